@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client_sdk::conditions::Readiness;
-use client_sdk::journal::{Journal, JournalFiles, MemoryJournal};
+use client_sdk::journal::{JournalFiles, MemoryJournal};
 use client_sdk::participant::machine::{Action, Input, Settings};
 use client_sdk::runner::{Job, Next, Runner};
 use client_sdk::transport::Traffic;
@@ -15,7 +15,8 @@ use wire::participant::{Assignment, FinalModel};
 use wire::problem::ProblemType;
 use wire::provenance::Provenance;
 
-use crate::support::device::{Device, EFFECTS};
+use crate::support::device::Device;
+use crate::support::kept::{kill_everywhere, version};
 use crate::support::provenance::{KEYS, Tweak, honest, record};
 use crate::support::trainers::Nudge;
 use crate::support::{Coordinator, Fault, in_the_clear, sha256, task};
@@ -88,15 +89,6 @@ fn said(device: &Alone) -> Vec<Result<u32, String>> {
     said.collect()
 }
 
-/// The model in the journal is that of a version, unharmed: of which.
-fn version(journal: &dyn Journal) -> Option<u32> {
-    let model = Model::load(journal, task()).unwrap()?;
-    let Origin::Published { version, sha256: found } = model.origin() else { panic!("nobody personalizes") };
-    assert_eq!(found, sha256(&Coordinator::published(false, version)));
-    assert!(model.parameters().values().iter().all(|value| *value == version as f32));
-    Some(version)
-}
-
 /// A journal with the version that the third of three rounds began with.
 fn behind() -> Arc<MemoryJournal> {
     let journal = Arc::new(MemoryJournal::new());
@@ -156,24 +148,7 @@ async fn it_is_there_offline_and_after_a_restart() {
 #[test]
 fn whenever_it_is_killed_the_next_process_gets_it() {
     let fresh = || device(&Arc::default(), &coordinator(ROUNDS, 0, last(ROUNDS)), in_the_clear());
-    let actions = fresh().run(500, |_| None);
-    for at in 0..actions {
-        for effect in EFFECTS {
-            let (mut device, mut newest) = (fresh(), None);
-            for number in 0..500 {
-                device.step((number == at).then_some(effect));
-                let found = version(&*device.journal);
-                assert!(found >= newest, "killed at {at}, effect {effect:?}: {found:?} after {newest:?}");
-                newest = found;
-                if device.ended.is_some() {
-                    break;
-                }
-            }
-            assert_eq!(newest, Some(ROUNDS), "killed at {at}, effect {effect:?}");
-            let kept = Model::kept(&*device.journal).unwrap();
-            assert_eq!((kept.len(), kept[0].version), (1, ROUNDS), "killed at {at}, effect {effect:?}");
-        }
-    }
+    kill_everywhere(fresh, ROUNDS, |kept, what| assert_eq!((kept.len(), kept[0].version), (1, ROUNDS), "{what}"));
 }
 
 #[test]

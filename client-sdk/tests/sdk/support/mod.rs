@@ -5,6 +5,7 @@ pub(crate) mod assignments;
 pub(crate) mod authority;
 pub(crate) mod cohort;
 pub(crate) mod device;
+pub(crate) mod kept;
 pub(crate) mod line;
 pub(crate) mod link;
 pub(crate) mod private;

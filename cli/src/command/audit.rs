@@ -59,8 +59,6 @@ pub(crate) struct List {
     actor: Option<String>,
     #[command(flatten)]
     part: PartArgs,
-    #[command(flatten)]
-    server: ServerArgs,
 }
 
 #[derive(clap::Args)]
@@ -113,7 +111,7 @@ impl List {
             ("until", time(self.until)),
             ("actor", self.actor),
         ]);
-        let part = Server::new(&self.server)?.part::<EventView>(route::AUDIT, &narrow, self.part).await?;
+        let part = Server::new(&self.part.server)?.part::<EventView>(route::AUDIT, &narrow, self.part).await?;
         let nothing = none_of(&narrow, "Nothing happened yet.");
         output.answer_list(&part, |entries, terminal| table(entries, terminal, nothing));
         Ok(())

@@ -39,8 +39,6 @@ pub(crate) enum RoundCommand {
         device: Option<String>,
         #[command(flatten)]
         part: PartArgs,
-        #[command(flatten)]
-        server: ServerArgs,
     },
     /// Show one round: phases, participants, result
     Show {
@@ -77,8 +75,8 @@ impl RoundCommand {
 
     pub(crate) async fn run(self, output: Output) -> Outcome {
         match self {
-            Self::List { task, state, since, device, part, server } => {
-                let server = Server::new(&server)?;
+            Self::List { task, state, since, device, part } => {
+                let server = Server::new(&part.server)?;
                 let task = server.task(&task).await?;
                 let since = since.map(|since| since.0.to_string());
                 let narrow = given([("state", listed(&state)), ("since", since), ("device", device)]);

@@ -60,8 +60,6 @@ pub(crate) enum TaskCommand {
         since: Option<Timestamp>,
         #[command(flatten)]
         part: PartArgs,
-        #[command(flatten)]
-        server: ServerArgs,
     },
     /// Show one task
     Show(TaskArg),
@@ -127,9 +125,9 @@ impl TaskCommand {
                 output.document(&json!({ "task_file": KEYS }), || KEYS.to_owned());
                 Ok(())
             }
-            Self::List { state, since, part, server } => {
+            Self::List { state, since, part } => {
                 let narrow = given([("state", listed(&state)), ("since", since.map(|since| since.0.to_string()))]);
-                let part = Server::new(&server)?.part::<TaskSummary>(route::TASKS, &narrow, part).await?;
+                let part = Server::new(&part.server)?.part::<TaskSummary>(route::TASKS, &narrow, part).await?;
                 let nothing = none_of(&narrow, "There are no tasks. `tributary task create FILE.toml` makes one.");
                 output.answer_list(&part, |tasks, terminal| table(tasks, terminal, nothing));
                 Ok(())

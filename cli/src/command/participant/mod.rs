@@ -33,8 +33,6 @@ pub(crate) enum ParticipantCommand {
         since: Option<Timestamp>,
         #[command(flatten)]
         part: PartArgs,
-        #[command(flatten)]
-        server: ServerArgs,
     },
     /// Show one participant
     Show(ParticipantArg),
@@ -66,12 +64,13 @@ impl ParticipantCommand {
 
     pub(crate) async fn run(self, output: Output) -> Outcome {
         match self {
-            Self::List { labels, state, since, part, server } => {
+            Self::List { labels, state, since, part } => {
                 let mut narrow: Vec<_> =
                     labels.iter().map(|(key, value)| ("label", format!("{key}={value}"))).collect();
                 narrow.extend(state.map(|state| ("state", state.as_str().to_owned())));
                 narrow.extend(since.map(|since| ("since", since.0.to_string())));
-                let part = Server::new(&server)?.part::<ParticipantView>(route::PARTICIPANTS, &narrow, part).await?;
+                let part =
+                    Server::new(&part.server)?.part::<ParticipantView>(route::PARTICIPANTS, &narrow, part).await?;
                 let nothing = none_of(
                     &narrow,
                     "Nobody has enrolled. `tributary token create --enrollment` makes a token to enrol with.",

@@ -51,6 +51,8 @@ export async function opening(page) {
   await federation.call('POST', '/v1/tasks', task('opened', { spec: { selection: { cohort: { count: 60 } } }, seed: 8 }));
   for (const [where, name] of OPENERS) {
     await come(page, where);
+    // A button that is drawn anew meanwhile would lose the key.
+    await page.waitForFunction(() => !document.querySelector('.loading'));
     const opener = page.getByRole('button', { name }).first();
     await opener.focus();
     await page.keyboard.press('Enter');

@@ -1,4 +1,4 @@
-//! What those wait for who may be in the next round of a task, read once for all of them.
+//! What the next round of a task lacks, read once a second for all participants that wait for it.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -14,36 +14,36 @@ use crate::retries::Retries;
 use crate::shortage::{missing, shortage};
 use crate::waiting_for::next_round;
 
-/// How long what was read for one participant is told to others.
+/// How long what was read for one participant is also told to others.
 const KNOWN_FOR: Duration = Duration::from_secs(1);
 
 /// What the next round of a task lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lack {
-    /// So many participants have to check in.
+    /// More participants have to check in.
     Participants {
         /// How many; at least 1.
         more: u32,
         /// When the attempt that selects them ends without them; `None` if none does.
         until: Option<Timestamp>,
     },
-    /// No participants.
+    /// It lacks no participants.
     Nothing {
         /// When it opens at the earliest; `None` if it is open, or may open now.
         at: Option<Timestamp>,
     },
 }
 
-/// What the next rounds of tasks lack, as it was read within the last second: whoever waits for the same task is told the same, and
-/// counting is not done for each.
+/// What the next rounds of tasks lack, as read within the last second: all who wait for a task get the same answer, so that
+/// participants are not counted for each of them.
 #[derive(Default)]
 pub(crate) struct Lacking(Guarded<HashMap<TaskId, (Timestamp, Lack)>>);
 
 impl Lacking {
-    /// For a task that is active.
+    /// What the next round of an active task lacks.
     ///
     /// # Errors
-    /// The store's.
+    /// [`StoreError`]: the store cannot be read.
     pub(crate) async fn of(
         &self,
         store: &Store,

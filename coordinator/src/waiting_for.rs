@@ -48,10 +48,10 @@ pub(crate) async fn waiting_for(
     })
 }
 
-/// For an active task whose next round is not open, and lacks no participants; `latest` is the latest attempt at it, which has failed.
+/// For an active task whose next round is not open and lacks no participants; `latest`: the latest attempt at that round, if any failed.
 ///
 /// # Errors
-/// The store's.
+/// [`StoreError`]: the store cannot be read.
 pub(crate) async fn next_round(
     tx: &mut Transaction<'_>,
     task: &TaskRow,

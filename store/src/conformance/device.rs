@@ -115,7 +115,7 @@ pub async fn devices_are_told_apart_by_their_coordinators(store: &Store) {
     result.unwrap();
 }
 
-/// By a task, by what somebody may see, and by time.
+/// Devices are filtered by task, by scope and by time.
 pub async fn devices_are_narrowed_down(store: &Store) {
     let sums = &[sum(1, 1, 1, by(Some("north"), None)), sum(2, 1, 2, by(Some("north"), Some("gpu: lost")))];
     let result: Result<()> = store
@@ -163,7 +163,7 @@ pub async fn devices_are_narrowed_down(store: &Store) {
     result.unwrap();
 }
 
-/// By the sum of their latest attempts.
+/// Rounds are filtered by the device of their latest attempt's sum.
 pub async fn rounds_of_a_device_are_found(store: &Store) {
     let sums = &[
         sum(1, 1, 1, by(Some("north"), None)),

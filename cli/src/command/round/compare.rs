@@ -20,7 +20,7 @@ pub(crate) struct Compare {
     server: ServerArgs,
 }
 
-/// A round's number, and its attempt if that is told.
+/// Checks `NUMBER` or `NUMBER/ATTEMPT`.
 fn parse_round(text: &str) -> Result<String, &'static str> {
     let numbers: Vec<_> = text.split('/').map(str::parse::<u32>).collect();
     let is_one = numbers.len() <= 2 && numbers.iter().all(Result::is_ok);

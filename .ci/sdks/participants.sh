@@ -76,18 +76,17 @@ print("C: three rounds, accuracy", accuracy)
 assert round["reported"] == 3 and accuracy > 0.8, round'
 }
 
-# An app without a training function takes part alone, and uses the model, also when the coordinator is gone: ready PROGRAM….
-ready() {
-    local used
-    cat >"$work/ready.toml" <<'TOML'
-name = "ready"
+# A task of one participant for a ready model, without secure aggregation: linear NAME EPOCHS ROUNDS.
+linear() {
+    cat >"$work/$1.toml" <<TOML
+name = "$1"
 [model]
 architecture = { kind = "linear", inputs = 4, classes = 2 }
 [training]
-epochs = 2
+epochs = $2
 learning_rate = 0.1
 [rounds]
-count = 2
+count = $3
 [selection]
 cohort = { count = 1 }
 [aggregation]
@@ -95,7 +94,13 @@ clip_range = 8.0
 [secure_aggregation]
 enabled = false
 TOML
-    "$binary" task create "$work/ready.toml" >/dev/null 2>&1
+    "$binary" task create "$work/$1.toml" >/dev/null 2>&1
+}
+
+# An app without a training function takes part alone, and uses the model, also when the coordinator is gone: ready PROGRAM….
+ready() {
+    local used
+    linear ready 2 2
     options ready ready '{"secure_aggregation": {"required": false}}'
     used=$("$@" "$work/ready.json")
     [ "$(field data.metrics.train_loss.value round show ready 2 | cut -c1)" = 0 ] || { "$binary" round show ready 2; return 1; }
@@ -116,23 +121,7 @@ enabled = false"
 
 # An app drives a participant that trains a ready model for longer than a slice: sliced PROGRAM….
 sliced() {
-    cat >"$work/sliced.toml" <<'TOML'
-name = "sliced"
-[model]
-architecture = { kind = "linear", inputs = 4, classes = 2 }
-[training]
-epochs = 200
-learning_rate = 0.1
-[rounds]
-count = 1
-[selection]
-cohort = { count = 1 }
-[aggregation]
-clip_range = 8.0
-[secure_aggregation]
-enabled = false
-TOML
-    "$binary" task create "$work/sliced.toml" >/dev/null 2>&1
+    linear sliced 200 1
     options sliced sliced '{"secure_aggregation": {"required": false}, "training_slice_ms": 10}'
     "$@" "$work/sliced.json" sliced
     [ "$(field data.reported round show sliced 1)" = 1 ] || { "$binary" round show sliced 1; return 1; }

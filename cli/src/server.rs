@@ -48,7 +48,7 @@ pub(crate) struct ServerArgs {
     pub(crate) token: String,
 }
 
-/// Which part of a list.
+/// Which part of a list of a coordinator.
 #[derive(clap::Args)]
 pub(crate) struct PartArgs {
     /// Maximum number of entries
@@ -57,6 +57,8 @@ pub(crate) struct PartArgs {
     /// Go on where an earlier list ended: the `next_cursor` that it has in JSON
     #[arg(long, value_name = "CURSOR")]
     cursor: Option<String>,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
 }
 
 /// An operator's client of a coordinator. Holds a token: never printed.

@@ -47,6 +47,7 @@ mod shelf;
 mod shortage;
 mod signing;
 mod step_error;
+mod times;
 mod waiting_for;
 mod wiring;
 
@@ -57,6 +58,7 @@ pub use files::make_private_folder;
 pub use http::TokenError;
 pub use lock::LockError;
 pub use program::version;
+pub use times::parse_time;
 pub use wiring::{
     ApartFile, Coordinator, Parts, Running, StartError, SystemClock, Worker, back_up, check,
     create_operator_token_offline, devices, files_apart, migrate, restore,

@@ -52,6 +52,13 @@ export const shot = async (page, name, exempt) => {
 export const at = (hash) => `${federation.url}/#/${hash}`;
 export const heading = (page, name) => page.getByRole('heading', { level: 1, name }).waitFor();
 
+/** Takes a picture of a page once this text is on it. */
+export async function reading(page, where, text, name) {
+  await page.goto(at(where));
+  await page.getByText(text).waitFor();
+  await shot(page, name);
+}
+
 export const picture = (name) => join(out, name);
 
 /** The page says that somebody else was faster, until that is seen. */

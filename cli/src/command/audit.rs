@@ -9,7 +9,7 @@ use wire::audit::{AuditKey, AuditKeyView, EventView, Finding, Head, Line, Verifi
 use wire::event::{Actor, Event, EventKind, Fact};
 use wire::{Timestamp, route};
 
-use crate::arguments::{one_of, parse_time};
+use crate::arguments::one_of;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Cells, Output, Table, number, when};
 use crate::server::{PartArgs, Server, ServerArgs, given, listed, none_of};
@@ -49,18 +49,16 @@ pub(crate) struct List {
     #[arg(value_parser = one_of(EventKind::ALL, EventKind::as_str))]
     kind: Vec<EventKind>,
     /// Only what happened then or later: RFC 3339, or milliseconds since 1970
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", value_parser = coordinator::parse_time)]
     since: Option<Timestamp>,
     /// Only what happened before then, likewise
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", value_parser = coordinator::parse_time)]
     until: Option<Timestamp>,
     /// Only what this one did: the name or id of an operator's token, the id of a participant, the SHA-256 of an identity, or coordinator
     #[arg(long, value_name = "WHO")]
     actor: Option<String>,
     #[command(flatten)]
     part: PartArgs,
-    #[command(flatten)]
-    server: ServerArgs,
 }
 
 #[derive(clap::Args)]
@@ -113,7 +111,7 @@ impl List {
             ("until", time(self.until)),
             ("actor", self.actor),
         ]);
-        let part = Server::new(&self.server)?.part::<EventView>(route::AUDIT, &narrow, self.part).await?;
+        let part = Server::new(&self.part.server)?.part::<EventView>(route::AUDIT, &narrow, self.part).await?;
         let nothing = none_of(&narrow, "Nothing happened yet.");
         output.answer_list(&part, |entries, terminal| table(entries, terminal, nothing));
         Ok(())

@@ -5,7 +5,7 @@ use std::time::Duration;
 use wire::inspect::RoundView;
 use wire::{RoundState, Timestamp, route};
 
-use crate::arguments::{one_of, parse_time};
+use crate::arguments::one_of;
 use crate::failure::Outcome;
 use crate::output::{Cells, Output, Table, bytes, duration, figure};
 use crate::server::{PartArgs, Server, ServerArgs, given, listed, none_of};
@@ -32,15 +32,13 @@ pub(crate) enum RoundCommand {
         #[arg(value_parser = one_of(RoundState::ALL, RoundState::as_str))]
         state: Vec<RoundState>,
         /// Only rounds whose latest attempt was opened then or later: RFC 3339, or milliseconds since 1970
-        #[arg(long, value_name = "TIME", value_parser = parse_time)]
+        #[arg(long, value_name = "TIME", value_parser = coordinator::parse_time)]
         since: Option<Timestamp>,
         /// Only rounds whose sum a device of this name added or unmasked
         #[arg(long, value_name = "NAME")]
         device: Option<String>,
         #[command(flatten)]
         part: PartArgs,
-        #[command(flatten)]
-        server: ServerArgs,
     },
     /// Show one round: phases, participants, result
     Show {
@@ -77,8 +75,8 @@ impl RoundCommand {
 
     pub(crate) async fn run(self, output: Output) -> Outcome {
         match self {
-            Self::List { task, state, since, device, part, server } => {
-                let server = Server::new(&server)?;
+            Self::List { task, state, since, device, part } => {
+                let server = Server::new(&part.server)?;
                 let task = server.task(&task).await?;
                 let since = since.map(|since| since.0.to_string());
                 let narrow = given([("state", listed(&state)), ("since", since), ("device", device)]);

@@ -12,7 +12,7 @@ use wire::participant::SessionTerms;
 use wire::route;
 use wire::{TaskStatus, Timestamp};
 
-use crate::arguments::{one_of, parse_time};
+use crate::arguments::one_of;
 use crate::failure::Outcome;
 use crate::output::{Cells, Output, Table, figure, number, when};
 use crate::server::{IdempotencyArgs, IfMatchArgs, PartArgs, Server, ServerArgs, Tagged, given, listed, none_of};
@@ -56,12 +56,10 @@ pub(crate) enum TaskCommand {
         #[arg(value_parser = one_of(TaskStatus::ALL, TaskStatus::as_str))]
         state: Vec<TaskStatus>,
         /// Only tasks that were created then or later: RFC 3339, or milliseconds since 1970
-        #[arg(long, value_name = "TIME", value_parser = parse_time)]
+        #[arg(long, value_name = "TIME", value_parser = coordinator::parse_time)]
         since: Option<Timestamp>,
         #[command(flatten)]
         part: PartArgs,
-        #[command(flatten)]
-        server: ServerArgs,
     },
     /// Show one task
     Show(TaskArg),
@@ -127,9 +125,9 @@ impl TaskCommand {
                 output.document(&json!({ "task_file": KEYS }), || KEYS.to_owned());
                 Ok(())
             }
-            Self::List { state, since, part, server } => {
+            Self::List { state, since, part } => {
                 let narrow = given([("state", listed(&state)), ("since", since.map(|since| since.0.to_string()))]);
-                let part = Server::new(&server)?.part::<TaskSummary>(route::TASKS, &narrow, part).await?;
+                let part = Server::new(&part.server)?.part::<TaskSummary>(route::TASKS, &narrow, part).await?;
                 let nothing = none_of(&narrow, "There are no tasks. `tributary task create FILE.toml` makes one.");
                 output.answer_list(&part, |tasks, terminal| table(tasks, terminal, nothing));
                 Ok(())

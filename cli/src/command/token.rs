@@ -27,8 +27,6 @@ pub(crate) enum TokenCommand {
     List {
         #[command(flatten)]
         part: PartArgs,
-        #[command(flatten)]
-        server: ServerArgs,
     },
     /// Refuse an operator's token from now on
     Revoke {
@@ -120,9 +118,9 @@ impl TokenCommand {
     pub(crate) async fn run(self, output: Output) -> Outcome {
         match self {
             Self::Create(create) => create.run(output).await,
-            Self::List { part, server } => {
+            Self::List { part } => {
                 output.answer_list(
-                    &Server::new(&server)?.part::<OperatorTokenView>(route::OPERATOR_TOKENS, &[], part).await?,
+                    &Server::new(&part.server)?.part::<OperatorTokenView>(route::OPERATOR_TOKENS, &[], part).await?,
                     table,
                 );
                 Ok(())

@@ -1,5 +1,8 @@
 //! Wraps sentences at the width of a terminal, with a hanging indent.
 
+use textwrap::core::Word;
+use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
+
 use super::width::measure;
 
 /// Fewest columns that text is wrapped at, however narrow the terminal is.
@@ -18,21 +21,15 @@ fn wrap_line(line: &str, columns: usize) -> String {
     if measure(line) <= columns || text.contains("  ") || indent > columns / 2 {
         return line.to_owned();
     }
-    let (mut wrapped, mut width) = (label.to_owned(), indent);
-    for (index, word) in words(text).into_iter().enumerate() {
-        let is_first = index == 0;
-        if !is_first && width + 1 + measure(word) > columns {
-            wrapped.push('\n');
-            wrapped.push_str(&" ".repeat(indent));
-            width = indent;
-        } else if !is_first {
-            wrapped.push(' ');
-            width += 1;
-        }
-        wrapped.push_str(word);
-        width += measure(word);
-    }
-    wrapped
+    let below = " ".repeat(indent);
+    let options = Options::new(columns)
+        .initial_indent(label)
+        .subsequent_indent(&below)
+        .word_separator(WordSeparator::Custom(words))
+        .word_splitter(WordSplitter::NoHyphenation)
+        .wrap_algorithm(WrapAlgorithm::FirstFit)
+        .break_words(false);
+    textwrap::fill(text, options)
 }
 
 /// Byte at which the words of a line begin: after its indentation and, if two spaces follow a label, after those.
@@ -48,13 +45,13 @@ fn beginning(line: &str) -> usize {
 }
 
 /// The words of a text; text in backquotes is one word.
-fn words(text: &str) -> Vec<&str> {
+fn words(text: &str) -> Box<dyn Iterator<Item = Word<'_>> + '_> {
     let mut is_quoted = false;
-    let is_end = |letter: char| {
+    let is_end = move |letter: char| {
         is_quoted ^= letter == '`';
         letter == ' ' && !is_quoted
     };
-    text.split(is_end).collect()
+    Box::new(text.split_inclusive(is_end).map(Word::from))
 }
 
 #[cfg(test)]

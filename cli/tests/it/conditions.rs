@@ -2,18 +2,10 @@
 
 use serde_json::Value;
 
-use crate::operator::TASK;
-use crate::support::{Ran, Served, run};
+use crate::operator::with_digits;
+use crate::support::{Ran, run};
 
 const STALE: &str = "urn:tributary:problem:precondition-failed";
-
-fn with_digits(folder: &std::path::Path) -> Served {
-    let served = Served::dev(&folder.join("data"));
-    let file = folder.join("task.toml");
-    std::fs::write(&file, TASK).unwrap();
-    served.operate(&["task", "create", file.to_str().unwrap()]).data();
-    served
-}
 
 fn etag(ran: &Ran) -> String {
     assert_eq!(ran.code, 0, "{ran}");

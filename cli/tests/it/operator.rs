@@ -16,6 +16,15 @@ count = 2
 count = 3
 "#;
 
+/// A coordinator with that task.
+pub(crate) fn with_digits(folder: &std::path::Path) -> Served {
+    let served = Served::dev(&folder.join("data"));
+    let file = folder.join("task.toml");
+    std::fs::write(&file, TASK).unwrap();
+    served.operate(&["task", "create", file.to_str().unwrap()]).data();
+    served
+}
+
 #[test]
 fn tasks_are_created_once_and_steered() {
     let folder = tempfile::tempdir().unwrap();
@@ -172,10 +181,7 @@ fn the_task_in_the_documentation_is_taken() {
 #[test]
 fn a_download_goes_on_where_it_was_cut_off_and_damage_is_noticed() {
     let folder = tempfile::tempdir().unwrap();
-    let served = Served::dev(&folder.path().join("data"));
-    let file = folder.path().join("task.toml");
-    std::fs::write(&file, TASK).unwrap();
-    served.operate(&["task", "create", file.to_str().unwrap()]).data();
+    let served = with_digits(folder.path());
     let out = folder.path().join("m.safetensors");
     let fetch = || served.operate(&["model", "fetch", "digits", "--out", out.to_str().unwrap()]);
     let sha256 = fetch().data()["sha256"].as_str().unwrap().to_owned();
@@ -243,41 +249,34 @@ fn a_foreign_authority_is_not_trusted() {
     assert_eq!(ran.code, 5, "{ran}");
 }
 
-#[test]
-fn a_watch_says_that_a_task_stands_still() {
-    let folder = tempfile::tempdir().unwrap();
-    let served = Served::dev(&folder.path().join("data"));
-    let file = folder.path().join("task.toml");
-    std::fs::write(&file, TASK).unwrap();
-    served.operate(&["task", "create", file.to_str().unwrap()]).data();
-    served.operate(&["task", "pause", "digits"]).data();
+/// A command that runs on, and the first line with these words that it prints.
+fn watched(served: &Served, args: &[&str], words: &'static str) -> (Background, String) {
     let mut command = tributary();
-    command.args(["round", "watch", "digits", "--server", &served.url, "--ca", &served.ca, "--token", &served.token]);
+    command.args(args).args(["--server", &served.url, "--ca", &served.ca, "--token", &served.token]);
     let mut watch = Background(command.stdout(std::process::Stdio::piped()).spawn().unwrap());
     let lines = BufReader::new(watch.0.stdout.take().unwrap()).lines().map(Result::unwrap);
     let (say, told) = std::sync::mpsc::channel();
-    std::thread::spawn(move || lines.filter(|line| line.starts_with("Stopped")).try_for_each(|line| say.send(line)));
+    std::thread::spawn(move || lines.filter(|line| line.contains(words)).try_for_each(|line| say.send(line)));
     let line = told.recv_timeout(std::time::Duration::from_secs(60)).expect("it is not silent");
+    (watch, line)
+}
+
+#[test]
+fn a_watch_says_that_a_task_stands_still() {
+    let folder = tempfile::tempdir().unwrap();
+    let served = with_digits(folder.path());
+    served.operate(&["task", "pause", "digits"]).data();
+    let (_, line) = watched(&served, &["round", "watch", "digits"], "Stopped");
+    assert!(line.starts_with("Stopped"), "{line}");
     assert!(line.contains("PAUSED since 20") && line.ends_with("`tributary task resume digits` goes on"), "{line}");
 }
 
 #[test]
 fn a_watch_of_a_round_that_a_task_does_not_plan_says_so_and_goes_on() {
     let folder = tempfile::tempdir().unwrap();
-    let served = Served::dev(&folder.path().join("data"));
-    let file = folder.path().join("task.toml");
-    std::fs::write(&file, TASK).unwrap();
-    served.operate(&["task", "create", file.to_str().unwrap()]).data();
-    let mut command = tributary();
-    command.args(["--format", "json", "round", "watch", "digits", "3"]);
-    command.args(["--server", &served.url, "--ca", &served.ca, "--token", &served.token]);
-    let mut watch = Background(command.stdout(std::process::Stdio::piped()).spawn().unwrap());
-    let lines = BufReader::new(watch.0.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let (say, told) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        lines.filter(|line| line.contains("round_not_planned")).try_for_each(|line| say.send(line))
-    });
-    let line = told.recv_timeout(std::time::Duration::from_secs(60)).expect("it is not silent");
+    let served = with_digits(folder.path());
+    let (mut watch, line) =
+        watched(&served, &["--format", "json", "round", "watch", "digits", "3"], "round_not_planned");
     let event: serde_json::Value = serde_json::from_str(&line).unwrap();
     assert_eq!((&event["round"], &event["last_round"]), (&serde_json::json!(3), &serde_json::json!(2)));
     assert_eq!(watch.0.try_wait().unwrap(), None, "it may open all the same");
@@ -326,10 +325,8 @@ fn a_signal_that_comes_before_it_serves_is_not_lost() {
 #[test]
 fn what_a_round_was_is_exported_compared_and_never_overwritten() {
     let folder = tempfile::tempdir().unwrap();
-    let served = Served::dev(&folder.path().join("data"));
+    let served = with_digits(folder.path());
     let file = folder.path().join("task.toml");
-    std::fs::write(&file, TASK).unwrap();
-    served.operate(&["task", "create", file.to_str().unwrap()]).data();
     std::fs::write(&file, TASK.replace("digits", "letters").replace("count = 2", "count = 5")).unwrap();
     served.operate(&["task", "create", file.to_str().unwrap()]).data();
 

@@ -11,11 +11,11 @@ use client_sdk::learning::{MetricValue, Parameters};
 use client_sdk::participant::machine::Settings;
 use client_sdk::participant::snapshot;
 use client_sdk::runner::{Job, Next, Runner};
-use client_sdk::task_spec::Personalization;
 use client_sdk::{Event, Model, NotKept, Trained, Trainer, TrainerError, TrainingJob};
 
 use crate::support::cohort::Hub;
 use crate::support::device::{Device, EFFECTS, Effect, Hand};
+use crate::support::words::fine_tuned;
 use crate::support::{Coordinator, in_the_clear, settings, task};
 
 const ROUNDS: u32 = 3;
@@ -134,12 +134,7 @@ fn killed_at_every_checkpoint_it_goes_on_and_sends_the_same() {
 /// A method that trains two models in each round.
 fn fine_tuning() -> Alone {
     let device = alone(Some(5));
-    device.coordinator.world(|world| {
-        world.tweak = Some(|assignment| {
-            let how = Personalization::FineTune { epochs: Some(1), learning_rate: None };
-            assignment.encoding.personalization = Some(how);
-        });
-    });
+    device.coordinator.world(|world| world.tweak = Some(fine_tuned));
     device
 }
 

@@ -1,63 +1,30 @@
 //! The app has the last version of a task that is over, verified as a base is; a coordinator that lies about it costs the app that
 //! version alone.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use client_sdk::conditions::Readiness;
-use client_sdk::journal::{Journal, JournalFiles, MemoryJournal};
+use client_sdk::journal::{JournalFiles, MemoryJournal};
 use client_sdk::participant::machine::{Action, Input, Settings};
 use client_sdk::runner::{Job, Next, Runner};
 use client_sdk::transport::Traffic;
 use client_sdk::{Event, MetricValue, Model, Origin, Outcome, Trained};
-use recipe::AssignmentTerms;
-use ring::signature::Ed25519KeyPair;
+use wire::Digest;
 use wire::participant::{Assignment, FinalModel};
 use wire::problem::ProblemType;
-use wire::provenance::{FORMAT, MadeIn, Origin as MadeBy, Provenance, key_of};
-use wire::{Digest, Timestamp};
+use wire::provenance::Provenance;
 
-use crate::support::device::{Device, EFFECTS};
+use crate::support::device::Device;
+use crate::support::kept::{kill_everywhere, version};
+use crate::support::provenance::{KEYS, Tweak, honest, record};
 use crate::support::trainers::Nudge;
 use crate::support::{Coordinator, Fault, in_the_clear, sha256, task};
 
 type Alone = Device<Coordinator, Nudge>;
-type Tweak = fn(&mut Assignment);
 
 const ROUNDS: u32 = 3;
 const HOUR: Duration = Duration::from_secs(3600);
-
-/// The keys of two coordinators.
-static KEYS: LazyLock<[Ed25519KeyPair; 2]> =
-    LazyLock::new(|| [7, 8].map(|seed| Ed25519KeyPair::from_seed_unchecked(&[seed; 32]).unwrap()));
-
-/// What an honest coordinator says of the version that an assignment starts from, or would start from.
-fn record(assignment: &Assignment) -> Provenance {
-    let base = &assignment.base;
-    Provenance {
-        format: FORMAT,
-        coordinator: key_of(&KEYS[0]),
-        task: assignment.task,
-        task_sha256: AssignmentTerms::from(assignment).in_every_round(),
-        version: base.version,
-        sha256: base.sha256,
-        bytes: base.bytes,
-        origin: if base.version == 0 { MadeBy::Initial } else { MadeBy::Trained },
-        base: None,
-        round: (base.version > 0).then_some(MadeIn { round: base.version, attempt: 1 }),
-        roster: None,
-        survivors: None,
-        updates: None,
-        privacy: None,
-        published_at: Timestamp(0),
-        signed_at: Timestamp(0),
-        program: "tributary".to_owned(),
-    }
-}
-
-fn honest(assignment: &mut Assignment) {
-    assignment.provenance = Some(record(assignment).sign(&KEYS[0]));
-}
 
 /// What is told of a version at the end, its record changed before it is signed by this key, if `bend` does.
 fn told(version: u32, key: usize, bend: impl FnOnce(&mut Assignment, &mut Provenance)) -> FinalModel {
@@ -66,9 +33,8 @@ fn told(version: u32, key: usize, bend: impl FnOnce(&mut Assignment, &mut Proven
         world.rounds_done = version;
         Coordinator::assignment(world)
     });
-    let mut record = record(&assignment);
+    let mut record = record(&assignment, key);
     bend(&mut assignment, &mut record);
-    record.coordinator = key_of(&KEYS[key]);
     let Assignment { task_name, base, model, training, encoding, metrics, privacy, .. } = assignment;
     FinalModel {
         task_name,
@@ -91,7 +57,7 @@ fn last(version: u32) -> FinalModel {
 fn signed(version: u32, change: impl FnOnce(&mut Assignment)) -> FinalModel {
     told(version, 0, |assignment, to_sign| {
         change(assignment);
-        *to_sign = record(assignment);
+        *to_sign = record(assignment, 0);
     })
 }
 
@@ -121,15 +87,6 @@ fn said(device: &Alone) -> Vec<Result<u32, String>> {
         _ => None,
     });
     said.collect()
-}
-
-/// The model in the journal is that of a version, unharmed: of which.
-fn version(journal: &dyn Journal) -> Option<u32> {
-    let model = Model::load(journal, task()).unwrap()?;
-    let Origin::Published { version, sha256: found } = model.origin() else { panic!("nobody personalizes") };
-    assert_eq!(found, sha256(&Coordinator::published(false, version)));
-    assert!(model.parameters().values().iter().all(|value| *value == version as f32));
-    Some(version)
 }
 
 /// A journal with the version that the third of three rounds began with.
@@ -191,24 +148,7 @@ async fn it_is_there_offline_and_after_a_restart() {
 #[test]
 fn whenever_it_is_killed_the_next_process_gets_it() {
     let fresh = || device(&Arc::default(), &coordinator(ROUNDS, 0, last(ROUNDS)), in_the_clear());
-    let actions = fresh().run(500, |_| None);
-    for at in 0..actions {
-        for effect in EFFECTS {
-            let (mut device, mut newest) = (fresh(), None);
-            for number in 0..500 {
-                device.step((number == at).then_some(effect));
-                let found = version(&*device.journal);
-                assert!(found >= newest, "killed at {at}, effect {effect:?}: {found:?} after {newest:?}");
-                newest = found;
-                if device.ended.is_some() {
-                    break;
-                }
-            }
-            assert_eq!(newest, Some(ROUNDS), "killed at {at}, effect {effect:?}");
-            let kept = Model::kept(&*device.journal).unwrap();
-            assert_eq!((kept.len(), kept[0].version), (1, ROUNDS), "killed at {at}, effect {effect:?}");
-        }
-    }
+    kill_everywhere(fresh, ROUNDS, |kept, what| assert_eq!((kept.len(), kept[0].version), (1, ROUNDS), "{what}"));
 }
 
 #[test]

@@ -9,7 +9,8 @@ use client_sdk::participant::snapshot;
 use client_sdk::runner::{Job, Next, Runner};
 use client_sdk::{MetricValue, Model, Origin, Trained};
 
-use crate::support::device::{Device, EFFECTS, finish, fresh};
+use crate::support::device::{Device, finish, fresh};
+use crate::support::kept::{kill_everywhere, version};
 use crate::support::trainers::Nudge;
 use crate::support::{Coordinator, in_the_clear, sha256, task};
 
@@ -19,16 +20,6 @@ const ROUNDS: u32 = 3;
 
 fn alone(journal: Arc<dyn Journal>, settings: Settings) -> Alone {
     Device::with(journal, 0, Coordinator::new(ROUNDS), Nudge::default(), settings)
-}
-
-/// The model in the journal is that of a version, unharmed: of which.
-fn version(journal: &dyn Journal) -> Option<u32> {
-    let model = Model::load(journal, task()).unwrap()?;
-    let Origin::Published { version, sha256: found } = model.origin() else { panic!("nobody personalizes") };
-    assert_eq!(found, sha256(&Coordinator::published(false, version)));
-    // As the coordinator of the tests publishes it: values that tell the round.
-    assert!(model.parameters().values().iter().all(|value| *value == version as f32));
-    Some(version)
 }
 
 #[test]
@@ -85,24 +76,9 @@ fn an_app_that_answers_jobs_finds_what_it_measured_of_the_model_that_each_began_
 #[test]
 fn whenever_it_is_killed_there_is_a_whole_model_or_none_and_no_older_one() {
     let fresh = || alone(Arc::new(MemoryJournal::new()), in_the_clear());
-    let actions = fresh().run(500, |_| None);
-    for at in 0..actions {
-        for effect in EFFECTS {
-            let (mut device, mut newest) = (fresh(), None);
-            for number in 0..500 {
-                device.step((number == at).then_some(effect));
-                let found = version(&*device.journal);
-                assert!(found >= newest, "killed at {at}, effect {effect:?}: {found:?} after {newest:?}");
-                newest = found;
-                if device.ended.is_some() {
-                    break;
-                }
-            }
-            assert_eq!(newest, Some(ROUNDS - 1), "killed at {at}, effect {effect:?}");
-            let kept = Model::kept(&*device.journal).unwrap();
-            assert_eq!((kept.len(), kept[0].metrics.len()), (1, 1), "killed at {at}, effect {effect:?}");
-        }
-    }
+    kill_everywhere(fresh, ROUNDS - 1, |kept, what| {
+        assert_eq!((kept.len(), kept[0].metrics.len()), (1, 1), "{what}");
+    });
 }
 
 #[test]

@@ -1,25 +1,18 @@
 //! Nothing is fetched or trained before the coordinator's record of the model is checked, and what was shown is remembered.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, Mutex};
 
 use client_sdk::journal::{Journal as _, MemoryJournal};
 use client_sdk::participant::{ProvenanceError, snapshot};
 use client_sdk::{Event, TrainerError};
-use recipe::AssignmentTerms;
-use ring::signature::Ed25519KeyPair;
 use wire::participant::Assignment;
-use wire::provenance::{BadProvenance, FORMAT, MadeIn, Origin, Provenance, key_of};
-use wire::{Digest, TaskId, Timestamp};
+use wire::provenance::{BadProvenance, MadeIn, key_of};
+use wire::{Digest, TaskId};
 
 use crate::support::Coordinator;
+use crate::support::provenance::{KEYS, Tweak, honest, record, sign};
 use crate::support::trainers::Nudge;
-
-type Tweak = fn(&mut Assignment);
-
-/// The keys of two coordinators.
-static KEYS: LazyLock<[Ed25519KeyPair; 2]> =
-    LazyLock::new(|| [7, 8].map(|seed| Ed25519KeyPair::from_seed_unchecked(&[seed; 32]).unwrap()));
 
 /// Which field of a record is changed after signing: a tweak is a function, and remembers nothing.
 static FIELD: Mutex<usize> = Mutex::new(0);
@@ -29,41 +22,6 @@ static ATTEMPT: AtomicU32 = AtomicU32::new(2);
 
 fn another_task() -> TaskId {
     "00000000-0000-0000-0000-000000000001".parse().unwrap()
-}
-
-/// What an honest coordinator says of the version that an assignment starts from.
-fn record(assignment: &Assignment, key: usize) -> Provenance {
-    let base = &assignment.base;
-    Provenance {
-        format: FORMAT,
-        coordinator: key_of(&KEYS[key]),
-        task: assignment.task,
-        task_sha256: AssignmentTerms::from(assignment).in_every_round(),
-        version: base.version,
-        sha256: base.sha256,
-        bytes: base.bytes,
-        origin: if base.version == 0 { Origin::Initial } else { Origin::Trained },
-        base: None,
-        round: (base.version > 0).then_some(MadeIn { round: base.version, attempt: 1 }),
-        roster: None,
-        survivors: None,
-        updates: None,
-        privacy: None,
-        published_at: Timestamp(0),
-        signed_at: Timestamp(0),
-        program: "tributary".to_owned(),
-    }
-}
-
-/// Signs a record that is changed before.
-fn sign(assignment: &mut Assignment, key: usize, change: impl FnOnce(&mut Provenance)) {
-    let mut record = record(assignment, key);
-    change(&mut record);
-    assignment.provenance = Some(record.sign(&KEYS[key]));
-}
-
-fn honest(assignment: &mut Assignment) {
-    sign(assignment, 0, |_| ());
 }
 
 fn by_the_other_key(assignment: &mut Assignment) {

@@ -68,7 +68,7 @@ pub(crate) struct App {
     pub(crate) mus: ProximalSchedule,
     /// The invitations to rounds that have not drawn yet.
     pub(crate) invitations: Invitations,
-    /// What the next rounds lack, for participants that wait for them.
+    /// What tasks wait for, for participants that wait with them.
     pub(crate) lacking: Lacking,
     /// The pauses of background work after failed attempts at a round.
     pub(crate) retries: Retries,

@@ -325,6 +325,13 @@ pub(crate) fn small_task() -> Value {
     })
 }
 
+/// The same under another name.
+pub(crate) fn named(name: &str) -> Value {
+    let mut spec = small_task();
+    spec["name"] = json!(name);
+    spec
+}
+
 /// Length of `small_task`'s masked inputs: three parameters and the weight, 32 bits each.
 pub(crate) const SMALL_BYTES: usize = 16;
 

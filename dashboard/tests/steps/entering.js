@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
-import { at, federation, heading, open, provider, said, shot } from '../stage.js';
+import { at, federation, heading, open, provider, reading, said, shot } from '../stage.js';
 import { signIn } from '../window.js';
 
 /** What axe finds in Swagger UI itself: its colours, its headings, its links within buttons and their size, its head outside landmarks. */
@@ -86,9 +86,7 @@ export async function readingTheReference(page) {
 export async function leaving(page) {
   await page.goto(at('nowhere'));
   await page.getByRole('heading', { name: 'There is no such page' }).waitFor();
-  await page.goto(at('tasks/nowhere'));
-  await page.getByText('there is no task').waitFor();
-  await shot(page, 'error');
+  await reading(page, 'tasks/nowhere', 'there is no task', 'error');
   await page.getByRole('button', { name: 'Sign out' }).click();
   await page.getByRole('heading', { name: 'Sign in' }).waitFor();
   assert.equal((await page.context().cookies()).length, 0);

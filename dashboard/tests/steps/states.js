@@ -3,29 +3,19 @@
 import assert from 'node:assert/strict';
 import { task } from '../federation.js';
 import { see } from '../places.js';
-import { at, federation, lost, shot } from '../stage.js';
+import { at, federation, lost, reading, shot } from '../stage.js';
 
 /** Before anybody is enrolled and anything was done. */
 export async function lookingAtNothing(page) {
-  await page.goto(at('participants'));
-  await page.getByText('Nobody is enrolled').waitFor();
-  await shot(page, 'participants-empty');
-  await page.goto(at('privacy'));
-  await page.getByText('No task is private').waitFor();
-  await shot(page, 'privacy-empty');
-  await page.goto(at('compare/vitals'));
-  await page.getByText('Nothing to compare').waitFor();
-  await shot(page, 'compare-nothing');
+  await reading(page, 'participants', 'Nobody is enrolled', 'participants-empty');
+  await reading(page, 'privacy', 'No task is private', 'privacy-empty');
+  await reading(page, 'compare/vitals', 'Nothing to compare', 'compare-nothing');
 }
 
 /** A viewer who follows a link to what viewers are refused. */
 export async function lookingAsViewer(page) {
-  await page.goto(at('new'));
-  await page.getByText('This needs the role operator').waitFor();
-  await shot(page, 'new-task-viewer');
-  await page.goto(at('tokens'));
-  await page.getByText('This needs the role admin').waitFor();
-  await shot(page, 'tokens-viewer');
+  await reading(page, 'new', 'This needs the role operator', 'new-task-viewer');
+  await reading(page, 'tokens', 'This needs the role admin', 'tokens-viewer');
 }
 
 /** More entries than a page keeps that is left open: they come in one piece, as many as a night brings. */

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { task } from '../federation.js';
-import { PARTICIPANTS, WAIT_MS, at, completed, crowd, federation, heading, open, seeing, shot } from '../stage.js';
+import { PARTICIPANTS, WAIT_MS, at, completed, crowd, federation, heading, open, reading, seeing, shot } from '../stage.js';
 import { signIn } from '../window.js';
 import { holds } from './charts.js';
 import { lookingAsViewer } from './states.js';
@@ -11,9 +11,7 @@ import { lookingAsViewer } from './states.js';
 export async function controlling(page) {
   const lonely = { spec: { rounds: { count: 5 }, selection: { cohort: { count: 60 } } }, seed: 3 };
   await federation.call('POST', '/v1/tasks', task('imaging', lonely));
-  await page.goto(at('tasks/imaging'));
-  await page.getByText('Waiting for participants.').waitFor();
-  await shot(page, 'task-waiting');
+  await reading(page, 'tasks/imaging', 'Waiting for participants.', 'task-waiting');
   // Somebody else pauses the task while we are asked whether to cancel it: it is not cancelled, and shown as it is.
   const imaging = () => federation.call('GET', '/v1/tasks/imaging');
   await page.getByRole('button', { name: 'Cancel', exact: true }).click();
@@ -181,9 +179,7 @@ export async function droppingOut(page) {
   await page.getByRole('button', { name: 'Only those who dropped out' }).click();
   assert.equal(await page.getByRole('region', { name: 'The cohort of the round' }).getByRole('row').count(), 2);
   await shot(page, 'round-dropped');
-  await page.goto(at('tasks/wearables'));
-  await page.getByText('Waiting for participants.').waitFor();
-  await shot(page, 'task-dropped');
+  await reading(page, 'tasks/wearables', 'Waiting for participants.', 'task-dropped');
   await holds(page, 'wearables');
   assert.match(await page.getByRole('slider', { name: 'Cohort, by round' }).locator('..').innerText(), /Dropped: /);
   await federation.call('POST', '/v1/tasks/wearables/cancel', {});

@@ -5,7 +5,7 @@ import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { MODEL, task } from '../federation.js';
 import { HOSTILE, isText } from '../poison.js';
-import { PARTICIPANTS, WAIT_MS, at, completed, crowd, federation, heading, open, said, seeing, shot, until } from '../stage.js';
+import { PARTICIPANTS, WAIT_MS, at, completed, crowd, federation, heading, open, reading, said, seeing, shot, until } from '../stage.js';
 
 const MANY = 10_000;
 
@@ -106,12 +106,8 @@ export async function lookingAtATask(page) {
   await page.getByRole('link', { name: 'Rounds' }).click();
   await page.getByRole('region', { name: 'Rounds, newest first' }).waitFor();
   await shot(page, 'task-rounds');
-  await page.goto(at('tasks/vitals/specification'));
-  await page.getByText('As it is stored').waitFor();
-  await shot(page, 'task-specification');
-  await page.goto(at('tasks/vitals/rounds/3'));
-  await page.getByText('have their input in the sum').waitFor();
-  await shot(page, 'round');
+  await reading(page, 'tasks/vitals/specification', 'As it is stored', 'task-specification');
+  await reading(page, 'tasks/vitals/rounds/3', 'have their input in the sum', 'round');
   // Groups of a robust rule and a GPU that failed, written into a real round: there are too few participants here, and no GPU.
   const address = /\/v1\/tasks\/vitals\/rounds\/2$/;
   await page.route(address, async (route) => {

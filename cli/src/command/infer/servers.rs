@@ -5,7 +5,7 @@ use wire::route;
 
 use crate::failure::Outcome;
 use crate::output::{Cells, Output, Table, when};
-use crate::server::{PartArgs, Server, ServerArgs};
+use crate::server::{PartArgs, Server};
 
 /// Arguments of `tributary infer servers`.
 #[derive(clap::Args)]
@@ -14,13 +14,11 @@ pub(crate) struct Servers {
     task: String,
     #[command(flatten)]
     part: PartArgs,
-    #[command(flatten)]
-    server: ServerArgs,
 }
 
 impl Servers {
     pub(super) async fn run(self, output: Output) -> Outcome {
-        let server = Server::new(&self.server)?;
+        let server = Server::new(&self.part.server)?;
         let id = server.task(&self.task).await?;
         let servers = server.part::<ServerView>(&route::fill(route::TASK_SERVERS, &[&id]), &[], self.part).await?;
         let newest = server.task_view(id).await?.summary.model_version;

@@ -29,8 +29,6 @@ pub(crate) enum ModelCommand {
         task: String,
         #[command(flatten)]
         part: PartArgs,
-        #[command(flatten)]
-        server: ServerArgs,
     },
     /// Download a model version as safetensors; resumes an interrupted download, and checks the SHA-256
     Fetch {
@@ -131,8 +129,8 @@ impl ChangedVersion {
 impl ModelCommand {
     pub(crate) async fn run(self, output: Output) -> Outcome {
         match self {
-            Self::List { task, part, server } => {
-                let server = Server::new(&server)?;
+            Self::List { task, part } => {
+                let server = Server::new(&part.server)?;
                 let task = server.task(&task).await?;
                 output.answer_list(
                     &server.part::<ModelView>(&route::fill(route::MODELS, &[&task]), &[], part).await?,

@@ -4,7 +4,7 @@ use serde_json::json;
 use wire::inspect::{ParticipantState, ParticipantView};
 use wire::{ParticipantId, Timestamp, route};
 
-use crate::arguments::{one_of, parse_label, parse_time};
+use crate::arguments::{one_of, parse_label};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Cells, Output, Table, day, when};
 use crate::server::{IfMatchArgs, PartArgs, Server, ServerArgs, Tagged, none_of};
@@ -29,12 +29,10 @@ pub(crate) enum ParticipantCommand {
         #[arg(long, value_name = "STATE", value_parser = one_of(ParticipantState::ALL, ParticipantState::as_str))]
         state: Option<ParticipantState>,
         /// Only participants that enrolled then or later: RFC 3339, or milliseconds since 1970
-        #[arg(long, value_name = "TIME", value_parser = parse_time)]
+        #[arg(long, value_name = "TIME", value_parser = coordinator::parse_time)]
         since: Option<Timestamp>,
         #[command(flatten)]
         part: PartArgs,
-        #[command(flatten)]
-        server: ServerArgs,
     },
     /// Show one participant
     Show(ParticipantArg),
@@ -66,12 +64,13 @@ impl ParticipantCommand {
 
     pub(crate) async fn run(self, output: Output) -> Outcome {
         match self {
-            Self::List { labels, state, since, part, server } => {
+            Self::List { labels, state, since, part } => {
                 let mut narrow: Vec<_> =
                     labels.iter().map(|(key, value)| ("label", format!("{key}={value}"))).collect();
                 narrow.extend(state.map(|state| ("state", state.as_str().to_owned())));
                 narrow.extend(since.map(|since| ("since", since.0.to_string())));
-                let part = Server::new(&server)?.part::<ParticipantView>(route::PARTICIPANTS, &narrow, part).await?;
+                let part =
+                    Server::new(&part.server)?.part::<ParticipantView>(route::PARTICIPANTS, &narrow, part).await?;
                 let nothing = none_of(
                     &narrow,
                     "Nobody has enrolled. `tributary token create --enrollment` makes a token to enrol with.",

@@ -4,10 +4,9 @@ use wire::inspect::DeviceView;
 use wire::{Timestamp, route};
 
 use super::words::because;
-use crate::arguments::parse_time;
 use crate::failure::Outcome;
 use crate::output::{Cells, Output, Table, when};
-use crate::server::{PartArgs, Server, ServerArgs, given, none_of};
+use crate::server::{PartArgs, Server, given, none_of};
 
 /// Arguments of `tributary round devices`.
 #[derive(clap::Args)]
@@ -16,18 +15,16 @@ pub(crate) struct Devices {
     #[arg(long)]
     task: Option<String>,
     /// Only sums that were released then or later: RFC 3339, or milliseconds since 1970
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", value_parser = coordinator::parse_time)]
     since: Option<Timestamp>,
     #[command(flatten)]
     part: PartArgs,
-    #[command(flatten)]
-    server: ServerArgs,
 }
 
 impl Devices {
     pub(super) async fn run(self, output: Output) -> Outcome {
         let narrow = given([("task", self.task), ("since", self.since.map(|since| since.0.to_string()))]);
-        let part = Server::new(&self.server)?.part::<DeviceView>(route::DEVICES, &narrow, self.part).await?;
+        let part = Server::new(&self.part.server)?.part::<DeviceView>(route::DEVICES, &narrow, self.part).await?;
         let nothing = none_of(&narrow, "No round was summed yet.");
         output.answer_list(&part, |devices, terminal| table(devices, terminal, nothing));
         Ok(())

@@ -10,12 +10,12 @@ use client_sdk::clock::Now;
 use client_sdk::journal::{Journal, JournalError, MemoryJournal};
 use client_sdk::participant::{Driven, Step};
 use client_sdk::runner::{Called, Job};
-use client_sdk::task_spec::Personalization;
 use client_sdk::{DeviceConditions, DeviceState, Origin, Outcome, Thermal, Trained};
 use wire::Timestamp;
 use zeroize::Zeroizing;
 
 use crate::support::device::Hand;
+use crate::support::words::fine_tuned;
 use crate::support::{Coordinator, sha256, task};
 
 const GOOD: DeviceState = DeviceState {
@@ -235,12 +235,7 @@ fn steps(participant: &Driven, job: Job, taken: &mut Vec<u8>, ends_after: Option
 fn one_round(is_tuned: bool) -> Coordinator {
     let coordinator = Coordinator::new(1);
     if is_tuned {
-        coordinator.world(|world| {
-            world.tweak = Some(|assignment| {
-                let how = Personalization::FineTune { epochs: Some(1), learning_rate: None };
-                assignment.encoding.personalization = Some(how);
-            });
-        });
+        coordinator.world(|world| world.tweak = Some(fine_tuned));
     }
     coordinator
 }

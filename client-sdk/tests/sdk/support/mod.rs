@@ -5,9 +5,11 @@ pub(crate) mod assignments;
 pub(crate) mod authority;
 pub(crate) mod cohort;
 pub(crate) mod device;
+pub(crate) mod kept;
 pub(crate) mod line;
 pub(crate) mod link;
 pub(crate) mod private;
+pub(crate) mod provenance;
 pub(crate) mod trainers;
 pub(crate) mod words;
 

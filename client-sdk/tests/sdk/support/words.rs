@@ -1,7 +1,7 @@
 //! What a task's assignments and updates look like on the wire.
 
 use client_sdk::learning::{Codec, QuantizationParams};
-use task_spec::{ModelSpec, TrainingPlan};
+use task_spec::{ModelSpec, Personalization, TrainingPlan};
 use wire::Timestamp;
 use wire::participant::{Assignment, Encoding, ModelRef};
 
@@ -32,6 +32,11 @@ pub(crate) fn assignment(model: ModelSpec, base: ModelRef) -> Assignment {
         deadline_at: Timestamp(0),
         remaining_ms: 600_000,
     }
+}
+
+/// Has the participant tune the model for itself, which is a second training in each round.
+pub(crate) fn fine_tuned(assignment: &mut Assignment) {
+    assignment.encoding.personalization = Some(Personalization::FineTune { epochs: Some(1), learning_rate: None });
 }
 
 pub(crate) fn encoding() -> Encoding {

@@ -2,20 +2,14 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use wire::inspect::{ComparedLine, Comparison, Page, RoundView};
 use wire::problem::ProblemType;
 
-use crate::support::{TestCoordinator, input, small_task};
+use crate::support::{TestCoordinator, input, named, small_task};
 
 fn line<T: Clone>(lines: &[ComparedLine<T>], name: &str) -> Option<Vec<Option<T>>> {
     lines.iter().find(|line| line.name == name).map(|line| line.values.clone())
-}
-
-fn named(name: &str) -> Value {
-    let mut spec = small_task();
-    spec["name"] = json!(name);
-    spec
 }
 
 #[tokio::test]

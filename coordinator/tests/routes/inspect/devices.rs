@@ -5,9 +5,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use wire::inspect::{DeviceView, Page, RoundView};
 use wire::problem::ProblemType;
-use wire::route;
+use wire::{TaskId, route};
 
-use crate::support::{TestCoordinator, Who, config, input, small_task};
+use crate::support::{TestCoordinator, Who, config, input, named, small_task};
 
 async fn list(t: &TestCoordinator, who: &Who, query: &str) -> Page<DeviceView> {
     t.get(who, &format!("{}?{query}", route::DEVICES)).await.read()
@@ -49,15 +49,18 @@ async fn a_round_names_the_coordinator_and_the_device_that_summed_it() {
     assert_eq!((rounds(&by.sum_device).await, rounds("cuda:0").await), (vec![1], vec![]));
 }
 
+/// The tasks `small` and `other`, each in its first round, of which the former's is summed.
+async fn two_tasks() -> (TestCoordinator, [TaskId; 2]) {
+    let t = TestCoordinator::start().await;
+    let tasks = [t.create_task(&small_task()).await, t.create_task(&named("other")).await];
+    t.work().await;
+    t.sum_by(tasks[0], "north", None).await;
+    (t, tasks)
+}
+
 #[tokio::test]
 async fn devices_are_listed_in_pages_and_narrowed_down() {
-    let t = TestCoordinator::start().await;
-    let small = t.create_task(&small_task()).await;
-    let mut other = small_task();
-    other["name"] = json!("other");
-    let other = t.create_task(&other).await;
-    t.work().await;
-    t.sum_by(small, "north", None).await;
+    let (t, [small, other]) = two_tasks().await;
     t.advance(Duration::from_secs(1));
     t.sum_by(other, "south", Some("gpu: it gave a wrong answer")).await;
 
@@ -100,13 +103,7 @@ async fn devices_are_listed_in_pages_and_narrowed_down() {
 /// Neither what others' sums add to a device's counts, nor that there are any.
 #[tokio::test]
 async fn a_token_for_some_tasks_sees_the_work_on_their_sums() {
-    let t = TestCoordinator::start().await;
-    let small = t.create_task(&small_task()).await;
-    let mut other = small_task();
-    other["name"] = json!("other");
-    let other = t.create_task(&other).await;
-    t.work().await;
-    t.sum_by(small, "north", None).await;
+    let (t, [small, other]) = two_tasks().await;
     t.sum_by(other, "north", None).await;
     each_counts(&list(&t, &t.viewer, "limit=9").await, 2);
     let body = json!({ "name": "ward", "role": "viewer", "tasks": ["small"] });

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use wire::problem::ProblemType;
 use wire::route;
 
-use crate::support::{TestCoordinator, Who, small_task};
+use crate::support::{TestCoordinator, Who, named};
 
 /// What a route is for the bearer of a token for some tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,12 +105,6 @@ async fn made(t: &TestCoordinator, body: &Value) -> Who {
     let reply = t.post(&t.admin, route::OPERATOR_TOKENS, body).await;
     assert_eq!(reply.status, 201, "{reply:?}");
     Who::Token(reply.json()["token"].as_str().unwrap().to_owned())
-}
-
-fn named(name: &str) -> Value {
-    let mut spec = small_task();
-    spec["name"] = json!(name);
-    spec
 }
 
 async fn two_tasks(t: &TestCoordinator) -> [TaskId; 2] {

@@ -4,11 +4,11 @@ use federation::id::{ParticipantId, TaskId};
 use federation::task_status::TaskStatus;
 use store::StoreError;
 use store::entity::open_task::OpenTask;
+use wire::inspect::TaskWaitingFor;
 use wire::participant::{CheckInRequest, MAX_WAITING_FOR, WaitingFor};
 
 use super::look::suits;
 use crate::http::app::App;
-use crate::lacking::Lack;
 
 /// A task that a participant has asked about, and what keeps it waiting there.
 pub(super) struct Kept {
@@ -67,8 +67,13 @@ pub(super) async fn reasons(
             KeptBy::Label(label, value) => WaitingFor::Label { task, label, value },
             KeptBy::Device => WaitingFor::Device { task },
             KeptBy::Rounds => match app.lacking.of(&app.store, app.retries, id, app.now()).await? {
-                Lack::Nothing { at } => WaitingFor::Round { task, at },
-                Lack::Participants { more, until } => WaitingFor::Participants { task, more, until },
+                TaskWaitingFor::Participants { more, until } => WaitingFor::Participants { task, more, until },
+                TaskWaitingFor::Round { at, .. } => WaitingFor::Round { task, at },
+                TaskWaitingFor::Nothing
+                | TaskWaitingFor::Operator { .. }
+                | TaskWaitingFor::Phase { .. }
+                | TaskWaitingFor::Updates { .. }
+                | TaskWaitingFor::Other => WaitingFor::Round { task, at: None },
             },
         });
     }

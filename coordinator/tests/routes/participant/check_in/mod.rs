@@ -18,7 +18,7 @@ use wire::participant::CheckInReply;
 use wire::problem::ProblemType;
 use wire::route;
 
-use crate::support::{TestCoordinator, Who, small_task};
+use crate::support::{TestCoordinator, Who, named, small_task};
 
 #[tokio::test]
 async fn work_is_given_once_a_cohort_is_drawn_and_given_again_until_it_is_done() {
@@ -239,8 +239,7 @@ async fn a_task_that_nobody_created_yet_is_waited_for() {
 #[tokio::test]
 async fn without_a_name_any_task_that_takes_the_participant_will_do() {
     let t = TestCoordinator::start().await;
-    let mut picky = small_task();
-    picky["name"] = json!("picky");
+    let mut picky = named("picky");
     picky["selection"]["require"] = json!({ "labels": { "region": "eu" } });
     picky["selection"]["cohort"] = json!({ "count": 1 });
     t.create_task(&picky).await;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use wire::participant::{CheckInReply, FinalModel};
 use wire::route;
 
-use crate::support::{TestCoordinator, Who, input, sha256, small_task};
+use crate::support::{TestCoordinator, Who, input, named, sha256, small_task};
 
 /// What a participant is told of the last version.
 async fn told(t: &TestCoordinator, who: &Who, task: &str) -> Option<FinalModel> {
@@ -65,8 +65,7 @@ async fn a_task_without_a_round_ends_with_the_version_that_it_began_with() {
 #[tokio::test]
 async fn a_participant_that_the_task_would_not_take_and_one_of_an_analysis_are_told_no_model() {
     let t = TestCoordinator::start().await;
-    let mut picky = small_task();
-    picky["name"] = json!("picky");
+    let mut picky = named("picky");
     picky["selection"]["require"] = json!({ "labels": { "region": "eu" } });
     t.create_task(&picky).await;
     let mut analysis: Value = small_task();

@@ -13,7 +13,7 @@ use crate::server::{Server, ServerArgs};
 pub(crate) struct Compare {
     /// Id or name of the task
     task: String,
-    /// Numbers of two rounds or more, at most eight; of each the latest attempt, or as NUMBER/ATTEMPT another one
+    /// Two to eight rounds: NUMBER for the latest attempt, NUMBER/ATTEMPT for another one
     #[arg(required = true, num_args = 2..=8, value_parser = parse_round)]
     rounds: Vec<String>,
     #[command(flatten)]

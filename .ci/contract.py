@@ -108,7 +108,7 @@ KNOWN = f"""
 STREAMS = ["/v1/events", "/v1/tasks/{task}/events"]
 # The token that all this is done with must stay, so tokens are revoked on their own, by another.
 REVOKE = "/v1/operator-tokens/{token}/revoke"
-# What the dashboard's own requests have: a cookie alone is not enough.
+# Headers of the dashboard's own requests, without which a cookie is not accepted.
 OF_DASHBOARD = [("tributary-request", "dashboard"), ("sec-fetch-site", "same-origin")]
 SIGN_OUT = document["paths"]["/v1/sign-ins/current"]["delete"]["operationId"]
 
@@ -172,12 +172,12 @@ def signed_in(secret):
     return "; ".join(f"{cookie.name}={cookie.value}" for cookie in answer.cookies)
 
 
-# Whoever is let in to one task: at that one, at another one, and at what is of no task.
+# Tokens for one task: at that task, at another one, and at routes that belong to no task.
 header = ["--header", f"Authorization: Bearer {scoped('demo-alone', 'demo')}"]
 good &= fuzz("a token for one task, at it", KNOWN + CHECKS, 4, *header, *apart, "--include-path-regex", "[{]")
 header = ["--header", f"Authorization: Bearer {scoped('waiting-alone', 'waiting')}"]
 good &= fuzz("a token for another task", KNOWN + CHECKS, 2, *header, *apart)
-# A browser. It would sign itself out, and each request of it has its cookie.
+# A browser. It must not sign itself out; each of its requests has the cookie, so none lacks authentication.
 browser = admin("browser")[1]
 dashboard = [part for pair in OF_DASHBOARD for part in ("--header", ": ".join(pair))]
 dashboard += ["--exclude-operation-id", SIGN_OUT, "--exclude-checks", "ignored_auth"]

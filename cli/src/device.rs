@@ -1,18 +1,18 @@
-//! Where models are trained and scored, as `--device` names it.
+//! The device of `--device`, on which models are trained and scored.
 
 use client_sdk::train::{Device, DeviceChoice, DeviceError};
 
 use crate::failure::{Exit, Failure, Outcome};
 
-/// The device of this choice; `auto` is the CPU where there is no GPU that this program can use.
+/// Opens the chosen device; `auto` falls back to the CPU where there is no GPU that this program can use.
 ///
 /// # Errors
-/// [`Exit::Device`]: it is not there, or this program was built without it.
+/// [`Exit::Device`]: the device is absent, or this program was built without support for it.
 pub(crate) fn open(choice: DeviceChoice) -> Outcome<Device> {
     choice.open().map_err(|error| Failure::new(Exit::Device, told(&error)))
 }
 
-/// What is wrong, with the feature as this program calls it.
+/// Explains the error, and names the feature as this program calls it.
 fn told(error: &DeviceError) -> String {
     if let DeviceError::NotCompiledIn { device } = error {
         return format!(

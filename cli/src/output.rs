@@ -43,7 +43,7 @@ pub(crate) enum Format {
 pub(crate) struct Output {
     format: Format,
     terminal: bool,
-    /// How wide text is that goes elsewhere, if `COLUMNS` says so.
+    /// Columns of text that does not go to a terminal, if `COLUMNS` gives them.
     columns: Option<usize>,
 }
 
@@ -105,7 +105,7 @@ impl Output {
         terminal.map(|(_, columns)| columns.into()).or(self.columns)
     }
 
-    /// The words in lines that fit; whole where nothing says how wide they may be.
+    /// Wraps words at the width; leaves them alone if there is none.
     fn fitted(self, words: &str) -> String {
         self.width().map_or_else(|| words.to_owned(), |columns| wrap::wrap(words, columns))
     }
@@ -130,7 +130,7 @@ impl Output {
         }
     }
 
-    /// The same of a document, such as a script or a file, whose lines stay as they are.
+    /// The same for a document, such as a script or a file, whose lines are not wrapped.
     pub(crate) fn document<T: Serialize>(self, data: &T, text: impl FnOnce() -> String) {
         match self.format {
             Format::Json => print(&json(&Envelope::new("ok", data))),
@@ -138,7 +138,7 @@ impl Output {
         }
     }
 
-    /// Prints a result that is a view with its entity tag, which an envelope has beside it.
+    /// Prints a view; its entity tag goes into the envelope beside it.
     pub(crate) fn answer_tagged<T: Serialize>(self, data: &T, etag: Option<&str>, words: impl FnOnce() -> String) {
         match self.format {
             Format::Json => print(&json(&Envelope { etag, ..Envelope::new("ok", data) })),
@@ -171,7 +171,7 @@ impl Output {
         }
     }
 
-    /// Prints a command that people copy, in one line however long.
+    /// Prints a command for people to copy, without wrapping it.
     pub(crate) fn command(self, command: impl AsRef<str>) {
         if self.format == Format::Text {
             print(&format!("  {}", command.as_ref()));

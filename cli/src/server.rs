@@ -69,7 +69,7 @@ pub(crate) struct Server {
     token: String,
 }
 
-/// A view, and the entity tag that names what a write could contradict, if the coordinator gives one.
+/// A view with its entity tag, which `--if-match` takes, if the coordinator sends one.
 pub(crate) struct Tagged<T> {
     pub(crate) view: T,
     pub(crate) etag: Option<String>,

@@ -106,7 +106,7 @@ impl Checkpoints {
         self.0.as_ref().is_some_and(|keep| keep.should_pause())
     }
 
-    /// Whether a training that was told to pause has saved its state since, or has had its time to
+    /// Whether a training that was asked to pause has saved its state since, or has used up its time for that
     /// ([`Trainer::pause_grace`](crate::Trainer::pause_grace)).
     pub(crate) fn must_pause(&self) -> bool {
         self.0.as_ref().is_some_and(|keep| keep.must_pause())

@@ -100,7 +100,7 @@ pub trait Trainer: Send {
     }
 
     /// For a trainer that cannot know whether its training [pauses](Self::pauses), because an app trains: how long a training that was
-    /// told to pause may go on to save a checkpoint. No time by default.
+    /// asked to pause may go on, so that it can save a checkpoint. No time by default.
     fn pause_grace(&self) -> Duration {
         Duration::ZERO
     }

@@ -2,7 +2,7 @@
 //!
 //! Nothing is read while nobody listens. Whoever listens reads for itself what came before, and whatever it was too slow for.
 //! Each batch costs every listener a wake-up, a record of TLS and a packet, so that what happens within a moment is told together.
-//! For listeners who read gzip it is compressed once, too.
+//! For listeners who accept gzip, a batch is compressed once, too.
 
 pub(crate) mod gzip;
 
@@ -31,13 +31,13 @@ const BATCH: u32 = 500;
 const BEHIND_MAX: usize = 16;
 /// Shortest time between two batches, for each listener and in any case: what happens after a while of silence is told at once,
 /// what follows within this time together. A batch takes about 30 µs of the processor for a listener, so that all streams together
-/// take about a hundredth of a core, however fast events come. That is of listeners who want the same: compressing a full batch for a
-/// filter that nobody else has takes about a millisecond.
+/// take about a hundredth of a core, however fast events come, if they share a filter: compressing a full batch for a filter that no
+/// other stream has takes about a millisecond.
 const REST_EACH: Duration = Duration::from_micros(2_500);
 const REST_MIN: Duration = Duration::from_millis(50);
 const REST_MAX: Duration = Duration::from_secs(1);
-/// Of one batch, texts that are kept in compressed form: those of so many filters. Who wants yet another one compresses it alone, for
-/// batches wait for slow listeners, and viewers choose the filters.
+/// Most compressed texts that a batch keeps, one for each filter; a stream with yet another filter compresses for itself. Viewers choose
+/// filters, and slow listeners keep batches in memory: without a limit they could fill it.
 const COMPRESSED_MAX: usize = 16;
 /// How often the log is looked at although no wake-up came.
 const POLL: Duration = Duration::from_secs(1);
@@ -51,13 +51,13 @@ struct Told {
     after: u64,
     /// Each with the end of its text.
     entries: Vec<(Entry, usize)>,
-    /// Of all entries.
+    /// The events of all entries, one after the other.
     text: Bytes,
-    /// By where it is in the text, what has been wanted in compressed form; at most [`COMPRESSED_MAX`].
+    /// Compressed parts of the text that some stream has asked for, by their ranges; at most [`COMPRESSED_MAX`].
     compressed: Guarded<HashMap<Runs, Arc<OnceLock<Piece>>>>,
 }
 
-/// Parts of a text, in order, between which there is something else.
+/// Byte ranges of a text, in order, no two of which touch.
 type Runs = Vec<Range<usize>>;
 
 impl Batch {
@@ -86,7 +86,7 @@ impl Batch {
         self.0.entries.iter().map(|(entry, _)| entry).filter(move |entry| entry.position > position)
     }
 
-    /// Those that are wanted.
+    /// The entries that a stream wants.
     pub(crate) fn choose(&self, is_wanted: impl Fn(&Entry) -> bool) -> Chosen {
         let mut runs = Runs::new();
         let mut start = 0;
@@ -103,11 +103,11 @@ impl Batch {
     }
 }
 
-/// What is wanted of a batch.
+/// The entries of a batch that a stream wants.
 #[derive(Debug)]
 pub(crate) struct Chosen {
     batch: Batch,
-    /// Where it is in the text.
+    /// Their ranges in the batch's text.
     runs: Runs,
 }
 
@@ -116,7 +116,7 @@ impl Chosen {
         self.runs.is_empty()
     }
 
-    /// Its text, which is copied only if what is not wanted is between.
+    /// Their text; copied only if other entries lie between them.
     pub(crate) fn text(&self) -> Bytes {
         let text = &self.batch.0.text;
         match self.runs.as_slice() {
@@ -130,10 +130,10 @@ impl Chosen {
         }
     }
 
-    /// Its text, compressed by whoever wants the same first, for all the others.
+    /// Their text, compressed by the first stream that wants these entries, for all others that do.
     pub(crate) fn compressed(&self) -> Piece {
         let compress = || Piece::compressed(&self.text());
-        // Others, who want something else, do not wait meanwhile.
+        // Compressing happens outside the lock, so that streams with another filter do not wait.
         let place = self.batch.0.compressed.with(|known| {
             let has_place = known.len() < COMPRESSED_MAX || known.contains_key(&self.runs);
             has_place.then(|| Arc::clone(known.entry(self.runs.clone()).or_default()))

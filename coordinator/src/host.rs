@@ -1,7 +1,7 @@
 //! The name of this machine.
 
-/// The machine's name, where the system tells it in a file: folders and databases are shared between machines, numbers of processes
-/// are not.
+/// The machine's host name, read from a file of the system; `None` where there is none. A process id alone does not tell apart processes
+/// of two machines that share a folder or a database.
 pub(crate) fn host() -> Option<String> {
     ["/proc/sys/kernel/hostname", "/etc/hostname"]
         .into_iter()

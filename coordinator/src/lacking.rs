@@ -1,4 +1,4 @@
-//! What tasks wait for, read once for all the participants that wait with them.
+//! What tasks wait for, read once a second for all participants that wait with them.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,19 +13,19 @@ use crate::retries::Retries;
 use crate::shortage::shortage;
 use crate::waiting_for::waiting_for;
 
-/// How long what was read for one participant is told to others.
+/// How long what was read for one participant is also told to others.
 const KNOWN_FOR: Duration = Duration::from_secs(1);
 
-/// What tasks wait for, as it was read within the last second: whoever waits for the same task is told the same, and counting is not done
-/// for each.
+/// What tasks wait for, as read within the last second: all who wait for a task get the same answer, so that participants are not counted
+/// for each of them.
 #[derive(Default)]
 pub(crate) struct Lacking(Guarded<HashMap<TaskId, (Timestamp, TaskWaitingFor)>>);
 
 impl Lacking {
-    /// What a task waits for. If it is stopped, the time since when is that of its creation.
+    /// What a task waits for. For a stopped task `since` is when the task was created, which participants are not told.
     ///
     /// # Errors
-    /// The store's.
+    /// [`StoreError`]: the store cannot be read.
     pub(crate) async fn of(
         &self,
         store: &Store,

@@ -1,14 +1,14 @@
-//! What this program is, where it says which one did something.
+//! The version that this program reports of itself.
 //!
-//! The commit is what whoever builds says, in `TRIBUTARY_COMMIT`: the sources do not tell, for they may have changes, and an archive of them
-//! has no history. So the same sources and the same word make the same program.
+//! The builder gives the commit in `TRIBUTARY_COMMIT`. The build does not ask git: sources may have changes, and an archive of them has no
+//! history. So the same sources and the same variable give the same version.
 
 use std::sync::LazyLock;
 
-/// The version of its release.
+/// The version of the release, as in `Cargo.toml`.
 pub(crate) const RELEASE: &str = env!("CARGO_PKG_VERSION");
 
-/// The commit that it was built from; `None` if the build was not told.
+/// The commit that it was built from, 7 to 64 hexadecimal digits; `None` if the build was not given it.
 pub(crate) const COMMIT: Option<&str> = match option_env!("TRIBUTARY_COMMIT") {
     Some(commit) if !commit.is_empty() => {
         assert!(is_commit(commit), "TRIBUTARY_COMMIT names no commit: it is 7 to 64 digits, 0 to 9 and a to f");
@@ -17,7 +17,7 @@ pub(crate) const COMMIT: Option<&str> = match option_env!("TRIBUTARY_COMMIT") {
     Some(_) | None => None,
 };
 
-/// The version of the program: `0.1.0+COMMIT`, as semantic versions name a build, or `0.1.0` if its build was not told the commit.
+/// The version of the program: `0.1.0+COMMIT`, as semantic versions name a build, or `0.1.0` if its build was not given the commit.
 #[must_use]
 pub fn version() -> &'static str {
     static VERSION: LazyLock<String> = LazyLock::new(|| named(RELEASE, COMMIT));
@@ -28,7 +28,7 @@ fn named(release: &str, commit: Option<&str>) -> String {
     commit.map_or_else(|| release.to_owned(), |commit| format!("{release}+{commit}"))
 }
 
-/// Whether a text may be the name of a commit, which may be shortened.
+/// Whether a text is the full or shortened id of a commit: 7 to 64 lowercase hexadecimal digits.
 const fn is_commit(text: &str) -> bool {
     let digits = text.as_bytes();
     let mut at = 0;

@@ -1,6 +1,4 @@
-//! The pause after failed attempts at a round.
-//!
-//! Background work keeps it, and whoever waits is told when it ends.
+//! The pause after failed attempts at a round. Background work opens no round before it ends; operators and participants are told when.
 
 use std::time::Duration;
 
@@ -11,17 +9,17 @@ use store::entity::round::RoundRow;
 use store::entity::task::TaskRow;
 use store::{StoreError, Transaction};
 
-/// How long the pauses are.
+/// The shortest and the longest pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Retries {
     /// After the first failed attempt; doubles with each further one.
     pub(crate) initial: Duration,
-    /// The longest.
+    /// The longest pause.
     pub(crate) max: Duration,
 }
 
 impl Retries {
-    /// Exponential and bounded; a function of stored facts, so that no memory is needed.
+    /// Exponential and bounded. It follows from stored facts alone, so that it survives a restart.
     fn pause(&self, failures: u32) -> Duration {
         let doublings = failures.saturating_sub(1).min(31);
         self.initial.saturating_mul(1 << doublings).min(self.max)
@@ -45,14 +43,14 @@ impl Failures {
     }
 }
 
-/// Failed rounds that are looked back at; more make no difference to any wait.
+/// Most rounds that are looked back at: after 32 failed attempts the pause grows no more.
 const LOOK_BACK: u32 = 64;
 
-/// Attempts that failed in a row until now, the `latest` at the next round among them. The number of a spent round is not used
-/// again, so they may have several.
+/// The attempts that failed in a row until now, including `latest`, the latest one at the next round. They may be of several round
+/// numbers, since the number of a spent round is not used again.
 ///
 /// # Errors
-/// The store's.
+/// [`StoreError`]: the store cannot be read.
 pub(crate) async fn failures(
     tx: &mut Transaction<'_>,
     task: &TaskRow,

@@ -13,11 +13,11 @@ use crate::ahead::{TrainingStates, last_opened};
 use crate::retries::{Retries, failures};
 use crate::shortage::missing;
 
-/// For a task whose next round's latest attempt is `latest` and whose status began `since` then; `shortage`: of participants for that
+/// For a task whose next round's latest attempt is `latest` and which has had its status `since`; `shortage`: of participants for that
 /// round.
 ///
 /// # Errors
-/// The store's.
+/// [`StoreError`]: the store cannot be read.
 pub(crate) async fn waiting_for(
     tx: &mut Transaction<'_>,
     task: &TaskRow,
@@ -48,7 +48,7 @@ pub(crate) async fn waiting_for(
     })
 }
 
-/// For an active task whose next round is not open, and lacks no participants; `latest` is the latest attempt at it, which has failed.
+/// For an active task whose next round is not open and lacks no participants; `latest`: the latest attempt at that round, if any failed.
 async fn next_round(
     tx: &mut Transaction<'_>,
     task: &TaskRow,

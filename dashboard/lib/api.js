@@ -88,8 +88,8 @@ export function path(strings, ...values) {
 }
 
 /**
- * Pages of a list, or of what `filters` leave of it, one after the other; `onPage(items so far)` is told after each. Stops at `most` items,
- * which have these `fields` or all.
+ * Reads a list page by page, filtered by `filters`; calls `onPage(items so far)` after each page. Stops at `most` items, which have only these
+ * `fields`, or all of them.
  */
 export async function list(address, { signal, most = Infinity, filters = [], fields, onPage = () => {}, pageSize = 500 } = {}) {
   const items = [];

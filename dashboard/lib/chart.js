@@ -130,7 +130,7 @@ function Bars({ series, rows, x, y, width }) {
   });
 }
 
-/** Runs at once or, while a pointer is pressed, after the click: what it moves would no longer be under the pointer. */
+/** Calls `run` at once or, while a pointer is pressed, after the click, so that nothing moves away from under the pointer. */
 function afterPress(run) {
   if (document.querySelector(':active')) addEventListener('pointerup', () => setTimeout(run), { once: true });
   else run();

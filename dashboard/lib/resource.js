@@ -75,9 +75,9 @@ export function useAction(run, onStale) {
 }
 
 /**
- * `create(body)` asks an address to make something. The same again after an answer that was lost has the key of the first request, by which
- * the coordinator makes nothing twice. What it refuses as contradicting what is there, perhaps what the first request made, is `repeated`
- * then, and whatever is sent next is new.
+ * `create(body)` posts to an address that creates something. If an answer was lost and the same body is sent again, it has the idempotency key of
+ * the first request, so that the coordinator creates nothing twice. If it refuses the repeat as a conflict, perhaps with what the first request
+ * created, the problem is marked `repeated`, and the next request has a new key.
  */
 export function useCreation(address) {
   const sent = useRef({});
@@ -143,7 +143,7 @@ export function usePaced(value, interval) {
   return paced.value;
 }
 
-/** A value that somebody types, once it has stayed as it is for `wait` milliseconds. */
+/** A typed value, once it has not changed for `wait` milliseconds. */
 export function useSettled(value, wait) {
   const [settled, setSettled] = useState(value);
   useEffect(() => {

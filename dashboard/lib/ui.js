@@ -132,8 +132,8 @@ export function Field({ label, help, errors = [], id, children }) {
 }
 
 /**
- * A modal dialog, with a place of its own behind the page: where a page draws anew what is around it, the dialog would be moved, and what is
- * moved is modal no more.
+ * A modal dialog, in an element of its own at the end of the document: inside the page, a new rendering could move the dialog, and a moved dialog is
+ * modal no more.
  */
 export function Dialog(props) {
   const place = useRef();

@@ -1,4 +1,4 @@
-// Tasks side by side: how they went, what sets their files apart, and what came of it. Rounds of a task side by side.
+// Compares tasks: their progress, the keys of their files that differ, and their results. Compares rounds of a task.
 
 import { html, useMemo } from '../lib/html.js';
 import { get, list, path } from '../lib/api.js';
@@ -64,7 +64,7 @@ export function Compare({ tasks }) {
       : html`<${Loaded} of=${compared} what="Comparing">${(data) => html`<${SideBySide} ...${data} />`}<//>`}`;
 }
 
-/** The latest attempts at these rounds. */
+/** Compares the latest attempts at these rounds. */
 export function CompareRounds({ task, numbers }) {
   const query = new URLSearchParams(numbers.map((number) => ['round', `${task}/${number}`]));
   const compared = useResource((signal) => get(`/v1/compare?${query}`, { signal }), [String(query)]);

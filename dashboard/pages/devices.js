@@ -1,4 +1,4 @@
-// The devices that summed rounds, each with its coordinator: how often, why it was that one, and what it did last.
+// The devices that summed rounds, each with its coordinator: how many sums, why that device was chosen, and its newest sum.
 
 import { html } from '../lib/html.js';
 import { list } from '../lib/api.js';
@@ -8,7 +8,7 @@ import { useNow, useResource } from '../lib/resource.js';
 import { Empty, Loaded, PageHead, Table, Time } from '../lib/ui.js';
 import { BECAUSE } from './round.js';
 
-/** There is no event of a sum alone, and each answer is made of all sums. */
+/** How often the list is read again, in milliseconds: sums cause no events of their own, and each answer reads all sums. */
 const RELOAD_MS = 30_000;
 const TASKS_MAX = 500;
 

@@ -86,7 +86,7 @@ function SideBySide({ versions, models, rounds, items }) {
   const of = (version) => (round) => round.base?.version === version && Object.keys(round.metrics).length > 0;
   const columns = versions.map((version) => ({
     model: models.find((model) => model.version === version),
-    // Of the page's rounds only those that it saw end say from which version they started.
+    // Only rounds that ended while the page was open say from which version they started: the others were read with fewer fields.
     round: rounds.findLast(of(version)) ?? items.find(of(version)),
   }));
   const names = [...new Set(columns.flatMap(({ round }) => Object.keys(round?.metrics ?? {})))].sort();

@@ -11,7 +11,7 @@ import { Enrol } from './enrol.js';
 const MOST = 10_000;
 const SHOWN = 200;
 const SOON_MS = 24 * 3600 * 1000;
-/** How long nothing is typed before the coordinator is asked. */
+/** Milliseconds without typing before the coordinator is asked. */
 const PAUSE_MS = 400;
 /** What changes the list; check-ins are no events. */
 const KINDS = 'participant_enrolled,participant_renewed,participant_revoked';
@@ -33,7 +33,7 @@ const STATES = ['active', 'revoked'];
 const partsOf = (search) => search.split(',').map((part) => part.trim()).filter(Boolean);
 const textOf = (one) => [one.name, one.id, ...Object.entries(one.labels).map((pair) => pair.join('='))].join(' ').toLowerCase();
 
-/** What to ask the coordinator of all there are: those in a state, with whole labels, or the one with an id; `null` without any of these. */
+/** The query for participants beyond the loaded ones: by state, by whole labels, or by id; `null` if the filter has none of these. */
 function questionOf(search, state) {
   const parts = partsOf(search);
   const id = parts.find((part) => ID.test(part));

@@ -176,7 +176,7 @@ function People({ round, task, me, again }) {
   const [most, setMost] = useState(SHOWN);
   const [excused, setExcused] = useState(null);
   const [isStale, setStale] = useState(false);
-  // In the attempt that was shown when it was asked for: the next one may have drawn it, too.
+  // Excuses from the attempt that was shown when the dialog opened: the next attempt may have drawn the participant, too.
   const excuse = useAction(
     async () => {
       await post(path`/v1/tasks/${task}/rounds/${round.number}/assignments/${excused.participant}/excuse`, {}, { seen: excused.seen });

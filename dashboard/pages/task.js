@@ -16,7 +16,7 @@ import { PhaseProgress } from './timeline.js';
 import { lastOf } from './tasks.js';
 
 const ROUNDS_MAX = 10_000;
-/** What the page shows of a round; there may be ten thousand, and what is new is read whole. */
+/** The fields that the page shows of a round, of which a task may have ten thousand; rounds that change later are read with all fields. */
 const FIELDS = ['number', 'attempt', 'state', 'failure', 'phases', 'cohort', 'reported', 'dropped', 'dropped_in', 'secure_aggregation', 'bytes_up', 'bytes_down', 'metrics', 'distributions', 'epsilon', 'base_given_by', 'opened_at', 'ended_at', 'seconds'];
 const REDRAW_MS = 250;
 const ORDER = ['SELECTING', 'SHARING', 'COLLECTING', 'CONFIRMING', 'UNMASKING', 'AGGREGATING'];

@@ -22,9 +22,9 @@ SITE = pathlib.Path(__file__).resolve().parent
 ROOT = SITE.parent.parent
 LINK = re.compile(r"\[([^\]\n]*(?:\n[^\]\n]*)?)\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^( *)```.*?^\1```$", re.M | re.S)
-# What a script asks another server for.
+# Addresses of other servers that a script requests.
 ASKS = re.compile(r"""\b(?:fetch\w*|import|importScripts|Worker|EventSource|WebSocket|sendBeacon|open)\(\s*["'`]((?:https?:|wss?:)?//[^"'`]*)""")
-# mdBook's script asks there for blocks of code of this class alone.
+# mdBook's script requests this address only for blocks of code of this class.
 PLAYGROUND = ("https://play.rust-lang.org/", "playground")
 
 

@@ -1,19 +1,19 @@
-//! What is said of a value of a task that cannot be read.
+//! Explains to operators why a value of a task cannot be read.
 
 use serde_json::Value;
 
 use crate::TaskSpec;
 use crate::problem::{in_words, quoted_as};
 
-/// What is said of the value of `key`, of which serde tells this `error`: in the words of operators ([`in_words`]), and
-/// where it must be one of some words, which.
+/// Explains serde's `error` about the value of `key` in the words of operators ([`in_words`]); where the value must be one
+/// of some words, lists them.
 #[must_use]
 pub fn said_of(task: &Value, key: &str, error: &str) -> String {
     words_in_place_of(task, key, error).unwrap_or_else(|| in_words(error))
 }
 
-/// The words that the value of `key` must be one of, if `error` asks for a word. Serde tells them only to one who gives
-/// another word.
+/// The explanation that lists the words, if `error` asks for one. Serde lists them only if the value is a string, so a string
+/// takes its place.
 fn words_in_place_of(task: &Value, key: &str, error: &str) -> Option<String> {
     let asks = ["expected variant identifier", "expected string or map", "wanted string or table"];
     if !asks.iter().any(|ask| error.ends_with(ask)) {

@@ -158,7 +158,7 @@ fn fitting(lines: &[String], at: usize, event: Event) -> String {
     Line::Entry(Entry { position: end.position, event, hash: end.hash }).text().trim_end().to_owned()
 }
 
-/// What a finding says of a log in which one byte of the entry at `place` is another.
+/// The finding about a log in which one byte of the entry at `place` was changed.
 fn names_the_changed_byte(found: &Finding, place: u64) -> bool {
     match found {
         Finding::Changed(position) => *position == place,
@@ -205,7 +205,7 @@ fn a_finding_accuses_no_entry_alone_where_another_one_may_have_been_changed() {
 }
 
 proptest! {
-    /// Whatever is done to one entry is found, and the finding says what can be known of it.
+    /// Every change of one entry is found, and the finding names no more than can be known.
     #[test]
     fn any_single_tampering_is_found_and_named(
         events in 2..20_u32,

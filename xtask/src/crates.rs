@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, bail};
 
-/// Most of them; the SDK's own count, the app does not.
+/// Most crates; the SDK's own are counted, the app itself is not.
 const LIMIT: usize = 150;
 
 /// Counts the crates of `client-sdk` with the feature `https` alone, for Linux, and compares them with the limit.
@@ -28,7 +28,7 @@ fn crates(edges: &str) -> anyhow::Result<BTreeSet<String>> {
     if !tree.status.success() {
         bail!("cargo tells no tree");
     }
-    // One that is told again is marked.
+    // `cargo tree` marks repeated crates.
     let lines = std::str::from_utf8(&tree.stdout)?.lines();
     Ok(lines.map(|line| line.trim_end_matches(" (*)").to_owned()).collect())
 }

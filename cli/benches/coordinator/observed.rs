@@ -2,7 +2,7 @@
 //! streams of events, and without any of it, in turn.
 //!
 //! The audit log cannot be switched off: its rows are part of the transactions that they tell of, and a worker numbers and chains
-//! them. So it is in both, and what it costs is in no ratio.
+//! them. So both kinds of run have it, and the ratios do not show its cost.
 //!
 //! Readers of streams are elsewhere as a rule, and here on the same cores: a thread takes what comes from the sockets of 100
 //! streams, compressed as for browsers, without deciphering it, and says how much processor time that took. One more such stream is

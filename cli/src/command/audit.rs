@@ -51,7 +51,7 @@ pub(crate) struct List {
     /// Only what happened then or later: RFC 3339, or milliseconds since 1970
     #[arg(long, value_name = "TIME", value_parser = coordinator::parse_time)]
     since: Option<Timestamp>,
-    /// Only what happened before then, likewise
+    /// Only what happened before then: RFC 3339, or milliseconds since 1970
     #[arg(long, value_name = "TIME", value_parser = coordinator::parse_time)]
     until: Option<Timestamp>,
     /// Only what this one did: the name or id of an operator's token, the id of a participant, the SHA-256 of an identity, or coordinator

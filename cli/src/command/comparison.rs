@@ -1,4 +1,4 @@
-//! What tasks or rounds have side by side, as people read it.
+//! Prints a comparison of tasks or rounds as a table.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use wire::inspect::{ComparedLine, Comparison};
 
 use crate::output::{Cells, Table, bytes, duration, figure};
 
-/// A column for each task or round. `last`: the heading of the numbers of rounds. `nothing`: what is said if there is no line.
+/// A table with a column for each task or round. `last`: heading of the numbers of the compared rounds. `nothing`: printed if there is no line.
 pub(super) fn side_by_side(compared: &Comparison, last: &str, nothing: &str, terminal: Option<usize>) -> String {
     let names = compared.names.iter().map(|name| (name.as_str(), Cells::Text));
     let columns: Vec<_> = std::iter::once(("", Cells::Text)).chain(names).collect();
@@ -30,7 +30,7 @@ fn section<T>(table: &mut Table, title: &str, of: &[ComparedLine<T>], words: imp
     }
 }
 
-/// A number in the unit that its name tells: `phases.COLLECTING.seconds`, `bytes_up`.
+/// A number in the unit that its name ends with: `phases.COLLECTING.seconds`, `bytes_up`.
 fn with_unit(name: &str, value: f64) -> String {
     match name.rsplit('.').next() {
         Some("seconds") => Duration::try_from_secs_f64(value).map_or_else(|_| figure(value), duration),

@@ -52,7 +52,7 @@ pub(crate) enum RoundCommand {
         #[command(flatten)]
         server: ServerArgs,
     },
-    /// Show rounds of a task side by side: what took how long, who took part, what came of it
+    /// Show rounds of a task side by side: how long they took, how many took part, and their results
     Compare(compare::Compare),
     /// Print every change, until the round (or with no round given, the task) is over
     Watch {
@@ -63,7 +63,7 @@ pub(crate) enum RoundCommand {
         #[command(flatten)]
         server: ServerArgs,
     },
-    /// List the devices that summed rounds, of which coordinators, and why it was these
+    /// List the devices that summed rounds, with their coordinators and why they were chosen
     Devices(devices::Devices),
 }
 

@@ -1,15 +1,15 @@
-//! Sentences on a terminal: a line that is wider than it goes on below, where its words began.
+//! Wraps sentences at the width of a terminal, with a hanging indent.
 
 use textwrap::core::Word;
 use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
 
 use super::width::measure;
 
-/// A terminal is taken to be no narrower.
+/// Fewest columns that text is wrapped at, however narrow the terminal is.
 const COLUMNS_MIN: usize = 40;
 
-/// The text in lines of at most so many columns. What is in backquotes stays together, as does a word, however wide; a
-/// line with several gaps is a table's, and stays as it is.
+/// The text in lines of at most `columns` columns. Words and what is in backquotes are never broken, however wide. A line
+/// with further gaps of two spaces is a row of a table, and stays as it is.
 pub(super) fn wrap(text: &str, columns: usize) -> String {
     let columns = columns.max(COLUMNS_MIN);
     text.split('\n').map(|line| wrap_line(line, columns)).collect::<Vec<_>>().join("\n")
@@ -32,7 +32,7 @@ fn wrap_line(line: &str, columns: usize) -> String {
     textwrap::fill(text, options)
 }
 
-/// Where the words of a line begin: after what it is indented by, and after its label, which a gap follows.
+/// Byte at which the words of a line begin: after its indentation and, if two spaces follow a label, after those.
 fn beginning(line: &str) -> usize {
     let indent = line.len() - line.trim_start().len();
     match line[indent..].find("  ") {
@@ -44,7 +44,7 @@ fn beginning(line: &str) -> usize {
     }
 }
 
-/// The words of a text; what is in backquotes is one.
+/// The words of a text; text in backquotes is one word.
 fn words(text: &str) -> Box<dyn Iterator<Item = Word<'_>> + '_> {
     let mut is_quoted = false;
     let is_end = move |letter: char| {

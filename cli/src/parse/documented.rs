@@ -157,7 +157,7 @@ struct InCi {
     _setup: String,
     #[serde(rename = "command")]
     commands: Vec<Entry>,
-    /// Commands of [`OTHERS`].
+    /// Entries for commands of the programs in [`OTHERS`].
     #[serde(rename = "other")]
     others: Vec<Entry>,
 }

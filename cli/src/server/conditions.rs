@@ -1,15 +1,15 @@
-//! Headers under which a write is done: only once, or only to what was seen.
+//! Headers that make a write conditional: only once, or only if the view has not changed.
 
 use reqwest::RequestBuilder;
 use wire::headers::IDEMPOTENCY_KEY;
 
-/// Names tags of which what is changed must have one (RFC 9110 §13.1.1).
+/// Header with the tags of which the view must have one (RFC 9110 §13.1.1).
 const IF_MATCH: &str = "if-match";
 
 /// A header that a write may carry, with its value.
 pub(crate) type Condition = (&'static str, String);
 
-/// Something is created, once.
+/// The option of commands that create something.
 #[derive(clap::Args)]
 pub(crate) struct IdempotencyArgs {
     /// Create it once, however often this is sent with the same key within 24 hours: of a task a repeat returns the first one, of a
@@ -24,7 +24,7 @@ impl IdempotencyArgs {
     }
 }
 
-/// Something is changed, if it is as it was seen.
+/// The option of commands that change something.
 #[derive(clap::Args)]
 pub(crate) struct IfMatchArgs {
     /// Do it only if nobody else has changed it since it was shown: the ETag that `show` printed. Otherwise nothing is done, and the
@@ -39,12 +39,12 @@ impl IfMatchArgs {
     }
 }
 
-/// A tag with its quotation marks, which a shell takes away.
+/// A tag in quotation marks, which it may lack after a shell removed them.
 fn quoted(tag: &str) -> String {
     if tag == "*" || tag.contains('"') { tag.to_owned() } else { format!("\"{tag}\"") }
 }
 
-/// A request that is done under this condition, if there is one.
+/// Adds the condition to a request, if there is one.
 pub(super) fn under(request: RequestBuilder, condition: Option<Condition>) -> RequestBuilder {
     match condition {
         Some((name, value)) => request.header(name, value),

@@ -1,4 +1,4 @@
-//! Queries of which a person gives some parameters.
+//! Queries made of optional parameters.
 
 use std::fmt::Display;
 
@@ -7,13 +7,13 @@ pub(crate) fn given<const N: usize>(parameters: [(&'static str, Option<String>);
     parameters.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }
 
-/// The values of one parameter, separated by commas; none if there are none, which asks for all.
+/// The values of one parameter, separated by commas; `None` if there are none, which asks for all.
 pub(crate) fn listed<T: Display>(values: &[T]) -> Option<String> {
     let names: Vec<_> = values.iter().map(T::to_string).collect();
     (!names.is_empty()).then(|| names.join(","))
 }
 
-/// What is said of an empty list: `nothing`, unless something else was left out.
+/// The text for an empty list: `nothing`, or another one if the query has filters.
 pub(crate) fn none_of(query: &[(&'static str, String)], nothing: &'static str) -> &'static str {
     if query.is_empty() { nothing } else { "None is like that." }
 }

@@ -11,7 +11,7 @@ use wire::{Digest, Timestamp};
 
 use crate::support::{Served, tributary};
 
-/// Writes a token whose role no coordinator knows: whoever lists tokens meets a fault.
+/// Stores a token with an unknown role, so that listing tokens fails with a fault.
 async fn spoil(data: &Path) {
     let (database, clock) = (Database::SqliteFile(data.join("coordinator.db")), Arc::new(MockClock::new(Timestamp(0))));
     let store = Store::open(StoreConfig { database, blobs: Blobs::Memory, connections: 1, clock }).await.unwrap();

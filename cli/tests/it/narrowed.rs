@@ -1,4 +1,4 @@
-//! Lists are narrowed down by what the API narrows them down by, under the same names.
+//! Commands that list have the API's filters, under the same names.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use time::format_description::well_known::Rfc3339;
 use crate::operator::TASK;
 use crate::support::{Background, Served, tributary};
 
-/// A coordinator with these tasks, made in this order.
+/// A coordinator with these tasks, created in this order.
 fn with_tasks(folder: &std::path::Path, names: &[&str]) -> Served {
     let served = Served::dev(&folder.join("data"));
     let file = folder.join("task.toml");
@@ -21,14 +21,14 @@ fn with_tasks(folder: &std::path::Path, names: &[&str]) -> Served {
     served
 }
 
-/// This field of each item of a list.
+/// The values of a field of all items of a list.
 fn listed(served: &Served, args: &[&str], field: &str) -> Vec<String> {
     let items = served.operate(args).data();
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     items.as_array().unwrap().iter().map(|item| text(&item[field])).collect()
 }
 
-/// Lists until something is there.
+/// Repeats a list command until the list is not empty.
 fn awaited(served: &Served, args: &[&str], field: &str) -> Vec<String> {
     loop {
         let found = listed(served, args, field);

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use crate::support::{Ran, finish, run};
 
-/// A shell, and how it parses a script without running it; `FILE` stands for the script.
+/// Shells, each with the arguments to parse a script without running it; `FILE` stands for the script.
 const SHELLS: [(&str, &str, &[&str]); 5] = [
     ("bash", "bash", &["-n", "FILE"]),
     ("zsh", "zsh", &["-n", "FILE"]),
@@ -16,14 +16,14 @@ const SHELLS: [(&str, &str, &[&str]); 5] = [
 const PARSE: &str = "$errors = $null; [void][System.Management.Automation.Language.Parser]::ParseFile('FILE', [ref]$null, [ref]$errors); \
      $errors; exit $errors.Count";
 
-/// What draws a page, and how; `FILE` stands for the page. mandoc says on stdout what is wrong, and nothing else.
+/// Programs that render a manual page, with their arguments; `FILE` stands for the page. mandoc lists on stdout what is wrong with it.
 const VIEWERS: [(&str, &[&str]); 3] = [
     ("man", &["--warnings", "-l", "FILE"]),
     ("groff", &["-K", "utf8", "-man", "-ww", "-Tutf8", "FILE"]),
     ("mandoc", &["-T", "lint", "-W", "error", "FILE"]),
 ];
 
-/// What a program answers to these arguments; none if this machine does not have it.
+/// The output of a program; `None` if this machine does not have it.
 fn asked(program: &str, args: &[&str]) -> Option<String> {
     let output = Command::new(program).args(args).stdin(Stdio::null()).output().ok()?;
     Some(String::from_utf8_lossy(&output.stdout).into_owned())

@@ -200,7 +200,7 @@ typedef struct TributaryDataUse {
 } TributaryDataUse;
 
 // The numbers of a job that most training functions need; `tributary_job_description` has all of the plan. An app whose training cannot do
-// what they ask for says so (`tributary_job_refuse`).
+// what they ask for refuses the job (`tributary_job_refuse`).
 typedef struct TributaryPlan {
   // Of the task, from 1.
   uint32_t round;
@@ -224,11 +224,11 @@ typedef struct TributaryPlan {
   uint32_t accumulate;
   // The rule of a step; its state begins anew in each round.
   enum TributaryOptimizer optimizer;
-  // Of AdamW; 0 of another.
+  // AdamW: decay rate of the mean of the gradients, from 0 to below 1; 0 for another optimizer.
   double beta1;
-  // Of AdamW; 0 of another.
+  // AdamW: decay rate of the mean of their squares, from 0 to below 1; 0 for another optimizer.
   double beta2;
-  // Of AdamW; 0 of another.
+  // AdamW: added to the denominator of a step, above 0; 0 for another optimizer.
   double epsilon;
   // For shuffling and the like: repeatable if the participant has a seed, otherwise random.
   uint64_t seed;
@@ -482,10 +482,10 @@ enum TributaryCode tributary_job_refuse(struct TributaryJob job, const char *rea
 // Ends a job without an answer, which then counts as failed.
 enum TributaryCode tributary_job_free(struct TributaryJob job);
 
-// Puts a handle for the model of a task into `model`, for use on this device: the published one, verified, that the last round began with
-// in which it had a place, or the last version once the task is over; or the device's own where the task personalizes; NOTHING before the
-// first. It is read from the journal, so it is there without a network, too, and after the participant has ended; and it stays as it is
-// while the participant goes on. Free it with `tributary_model_free`.
+// Puts a handle for the model of a task into `model`, for use on this device: its own where the task personalizes; otherwise the published
+// version, verified, that the device's last round began with, or the last version once the task is over. NOTHING if there is none yet. It is
+// read from the journal, so it needs no network, and outlives the participant; it does not change while the participant goes on. Free it
+// with `tributary_model_free`.
 //
 // Errors: ARGUMENT, JOURNAL, CLOSED, IN_CALLBACK.
 enum TributaryCode tributary_model(struct TributaryParticipant participant,
@@ -517,9 +517,9 @@ enum TributaryCode tributary_model_tensor(struct TributaryModel model,
                                           size_t number,
                                           struct TributaryTensor *tensor);
 
-// Puts into `metric` what was measured of the model on this device, by number, from 0; NOTHING beyond the last: what the app's answer said
-// in the round that began with the model, without what is of the training (`train_loss`). There is none before that answer, nor of a ready
-// model, which `tributary_job_train` does not measure, nor of the last version of a task that is over.
+// Puts into `metric` a metric of the model, by number, from 0; NOTHING beyond the last. Those of a published model are those of the app's
+// answer in the round that began with it, without those of the training (`train_loss`). There is none before that answer, none of a ready
+// model, which `tributary_job_train` does not measure, and none of the last version of a task that is over.
 enum TributaryCode tributary_model_metric(struct TributaryModel model,
                                           size_t number,
                                           struct TributaryMetric *metric);

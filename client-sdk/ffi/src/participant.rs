@@ -210,10 +210,10 @@ impl Participant {
         self.look_at(asked::refusals)
     }
 
-    /// The model of a task for use on this device: the published one, verified, that the last round began with in which it had a
-    /// place, or the last version once the task is over; or the device's own where the task personalizes; nothing before the first.
-    /// From the journal, so it is there without a network, too, and after the participant has ended. While none runs, `load_model`
-    /// does the same.
+    /// The model of a task for use on this device: its own where the task personalizes; otherwise the published version, verified,
+    /// that the device's last round began with, or the last version once the task is over; nothing if there is none yet. It is read
+    /// from the journal, so it needs no network, and outlives the participant. While no participant runs, `load_model` does the
+    /// same.
     ///
     /// # Errors
     /// [`TributaryError::Journal`], [`TributaryError::Closed`].

@@ -12,7 +12,7 @@ from tributary.update import copy_into, rows_of
 
 
 class Tensor:
-    """As one of PyTorch, of which NumPy makes no array while it is in bfloat16."""
+    """Stands for a tensor of PyTorch, which NumPy cannot convert while it is in bfloat16."""
 
     def __init__(self, values, dtype="float32"):
         self.values, self.dtype = np.asarray(values), dtype
@@ -36,7 +36,7 @@ class Tensor:
 
 
 class Module:
-    """With BatchNorm, as a wrapper for several processes has it."""
+    """A module with BatchNorm, whose names have the prefix of a wrapper for several processes."""
 
     def __init__(self):
         weight, mean = Tensor([[1.0, 2.0], [3.0, 4.0]], "bfloat16"), Tensor([5.0, 6.0])

@@ -39,7 +39,7 @@ class Model:
     sha256: str | None
     #: The round that left a personalized model on the device; ``None`` of a published one.
     round: int | None
-    #: What was measured of it on this device, by name; empty before a training that began with it, so of the last version of a task.
+    #: Metrics measured on this device, by name; empty until a round that began with the model is answered, and for a task's last version.
     metrics: dict[str, float]
     #: The task's description of its model, if it has one.
     architecture: Any

@@ -151,7 +151,7 @@ class Operator:
         return self._ends(task, {(round["number"], round["attempt"]) for round in self.rounds(task) if _has_ended(round)})
 
     def _ends(self, task: str, seen: set[tuple[int, int]]) -> Iterator[dict[str, Any]]:
-        """The ends of rounds but those that were seen."""
+        """Rounds that have ended, without those in ``seen``."""
         while True:
             # Looked up before the rounds: none that ended before the task did is missed.
             is_over = self.task(task)["status"] in _OVER

@@ -89,8 +89,8 @@ class Participant:
         return json.loads(self._native.refusals())
 
     def model(self, task: str) -> Model | None:
-        """The model of a task, for use on this device: from the journal, so also offline. The version that the last round began with in
-        which it had a place, and the last one once the task is over; ``None`` before the first."""
+        """The model of a task, for use on this device: from the journal, so also offline. The device's own where the task personalizes; otherwise
+        the version that its last round began with, or the last version once the task is over. ``None`` if there is none yet."""
         found = self._native.model(task)
         return None if found is None else Model(found)
 

@@ -493,7 +493,7 @@ def _on_host(value: Any) -> Any:
 
 
 def _is_counter(value: Any) -> bool:
-    """Whether it is of whole numbers, such as the number of batches that a layer has seen; such a tensor is no part of most tasks' models."""
+    """Whether a tensor holds whole numbers, such as the number of batches that a layer has seen, which most tasks' models leave out."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.Tensor) and not value.is_floating_point() and not value.is_complex()
 

@@ -33,7 +33,7 @@ class Optimizer:
 
     #: ``sgd``, or ``adamw`` (Loshchilov and Hutter 2019) with the plan's weight decay apart from the gradient.
     name: str = "sgd"
-    #: Of ``adamw``.
+    #: Of ``adamw``: decay rates of the means of gradients and of their squares, and what is added to the denominator.
     beta1: float | None = None
     beta2: float | None = None
     epsilon: float | None = None
@@ -41,15 +41,15 @@ class Optimizer:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """How the task wants the model trained. Settings that it leaves open are ``None``. A training that cannot do what is asked says so:
-    :meth:`Task.refuse`."""
+    """How the task wants the model trained. Settings that it leaves open are ``None``. A training that cannot do what is asked refuses
+    the task (:meth:`Task.refuse`)."""
 
     epochs: int
     batch_size: int
     learning_rate: float
     momentum: float = 0.0
     weight_decay: float = 0.0
-    #: FedProx μ: strength of the pull towards the received model.
+    #: FedProx μ: strength of the pull towards the received model; 0 if there is none.
     proximal_mu: float = 0.0
     #: Number of steps; overrides ``epochs``.
     steps: int | None = None
@@ -78,11 +78,12 @@ class Task:
     a forked child is refused with :class:`ClosedError`.
 
     A task without an answer counts as failed once it is forgotten: the round goes on without this participant. An answer that comes too
-    late is dropped, and ends no loop: :meth:`send` says so, and the next task is as good.
+    late is dropped without an error: :meth:`send` returns ``False``, and the loop goes on with the next task.
     """
 
-    #: The task's name, and its round, from 1.
+    #: The task's name.
     name: str
+    #: Number of the round, from 1.
     round: int
     #: How to train.
     plan: Plan
@@ -141,8 +142,8 @@ class Task:
         return self._job.should_pause
 
     def load_into(self, module: Any) -> Any:
-        """Loads the parameters into a PyTorch module whose ``state_dict`` has the task's names; returns the module. What it counts and the task
-        does not name, such as batches that were seen, stays as it is; what wrappers put into names does not matter."""
+        """Loads the parameters into a PyTorch module whose ``state_dict`` has the task's names; returns the module. Counters that the task
+        does not name, such as the number of batches seen, stay as they are; prefixes that wrappers add to names are ignored."""
         import torch
 
         left = {name: torch.from_numpy(value.copy()) for name, value in self.parameters.items()}

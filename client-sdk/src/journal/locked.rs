@@ -1,17 +1,17 @@
-//! A file that one process holds at a time.
+//! A file that one process locks at a time.
 
 use std::fs::{File, TryLockError};
 use std::ops::{Deref, DerefMut};
 
-/// A file that this process has locked, until it is dropped. A child that was forked shares the lock and keeps it in force when it closes the
-/// file late; so the process that locked the file gives the lock up itself, and no other does.
+/// A file that this process has locked until it drops it. A forked child shares the lock, and would keep it as long as it has the file open; so
+/// the process that took the lock releases it explicitly, and a child that drops its copy does not.
 pub(super) struct LockedFile {
     file: File,
     process: u32,
 }
 
 impl LockedFile {
-    /// Locks the file.
+    /// Locks the file exclusively, without waiting.
     ///
     /// # Errors
     /// [`TryLockError::WouldBlock`] if another process holds it, or another handle of this one.
@@ -38,7 +38,7 @@ impl DerefMut for LockedFile {
 impl Drop for LockedFile {
     fn drop(&mut self) {
         if std::process::id() == self.process {
-            // Closing the file unlocks it too, once nobody else has it open.
+            // If this fails, closing the file unlocks it, once no child has it open.
             let _ = self.file.unlock();
         }
     }

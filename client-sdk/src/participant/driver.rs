@@ -196,7 +196,7 @@ impl Participant {
     }
 
     /// The model of a task for this app: the personalized one, as the last round that this participant took part in left it, or
-    /// else the published version, verified, that the last round began with in which it had a place, or the last training ahead of rounds;
+    /// else the published version, verified, that its last round, or its last training ahead of rounds, began with;
     /// once the task is over, its last version ([`Event::FinalModel`]). `None` before the first. Read from the journal, so also
     /// offline and after a restart; [`Model::load`] does the same without a participant.
     ///

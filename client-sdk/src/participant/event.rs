@@ -190,14 +190,14 @@ pub enum Event {
     FinalModel {
         task: TaskId,
         version: u32,
-        /// Size of the file.
+        /// Size of the file in bytes.
         bytes: u64,
     },
-    /// The task is over, and the app does not get its last version: what the journal kept before stays.
+    /// The task is over, and the app does not get its last version: the journal keeps the version that it had, if any.
     NoFinalModel {
         task: TaskId,
         version: u32,
-        /// Why it was not fetched, or not taken.
+        /// Why the version was not fetched, or was refused.
         reason: String,
     },
     /// Something took its time in a round that the coordinator follows (W3C Trace Context): for an app that traces.

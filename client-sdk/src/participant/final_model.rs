@@ -1,7 +1,7 @@
 //! Fetches the last version of a task that is over, for the app: verified as the base of a round is, and never trained from.
 //!
-//! That the task is over stays heard whatever becomes of the version: a coordinator that has none, does not show where it comes from,
-//! or sends it too slowly, costs the app that version alone.
+//! Whatever becomes of the version, the task is over: if the coordinator has none, sends no valid record of it, or sends it too slowly, the
+//! app goes without it and the participant ends all the same.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,8 +29,8 @@ use crate::journal::JournalError;
 use crate::transport::TransportError;
 use crate::transport::retry::{Verdict, judge};
 
-/// Failed attempts after which the participant ends without the version. The next process goes on with what has arrived, where the
-/// journal has a place for it.
+/// Failed attempts after which the participant ends without the version. Where the journal has room for partial files, the next process
+/// goes on with what has arrived.
 const MOST_FAILURES: u32 = 4;
 /// Longest time for the transfer, once the app's conditions hold: a model of the usual limit at 70 kB/s.
 const LONGEST: Duration = Duration::from_secs(3600);
@@ -49,7 +49,7 @@ enum Unwanted {
 }
 
 impl Core {
-    /// The task is over: ends, or fetches its last version first.
+    /// Ends since the task is over; if it has a last version that the app keeps, fetches that first.
     pub(super) fn over(&mut self, task: TaskId, model: Option<Box<FinalModel>>) -> State {
         let then = match model.filter(|_| self.settings.keep_models) {
             Some(model) => self.last_version(task, model),
@@ -79,7 +79,7 @@ impl Core {
         proof.before(then)
     }
 
-    /// Checks a version before any byte of it is fetched; its layout.
+    /// Checks a version before any byte of it is fetched, and returns its layout.
     fn wanted(&self, task: TaskId, model: &FinalModel) -> Result<Arc<Layout>, Unwanted> {
         if self.settings.task.as_ref().is_some_and(|name| *name != model.task_name) {
             return Err(Unwanted::OtherTask);
@@ -94,7 +94,7 @@ impl Core {
         Ok(layout(model, self.max_model_bytes())?)
     }
 
-    /// Ends without the last version; the app is told why.
+    /// Ends without the last version, and tells the app why.
     fn without_version(&mut self, task: TaskId, model: &FinalModel, reason: String) -> State {
         self.events.push(Event::NoFinalModel { task, version: model.version.version, reason });
         ended(task)
@@ -105,7 +105,7 @@ fn ended(task: TaskId) -> State {
     State::Finished(Ok(Outcome::TaskOver { task }))
 }
 
-/// The layout of the published file, sizes checked first.
+/// The layout of the published file. Its sizes are checked first.
 fn layout(model: &FinalModel, most_bytes: MaxModelBytes) -> Result<Arc<Layout>, PlanError> {
     most_bytes.check_model(&model.model, model.version.bytes)?;
     let tensors = Tensors::new(&AssignmentTerms::from(model))?;
@@ -136,7 +136,7 @@ impl FetchFinal {
         }
     }
 
-    /// When the transfer is given up.
+    /// When the transfer is given up; `None` until the app's conditions hold.
     pub(super) fn deadline(&self) -> Option<Duration> {
         match &self.step {
             FinalStep::Look => None,
@@ -144,7 +144,7 @@ impl FetchFinal {
         }
     }
 
-    /// Gives up a transfer whose time is over. It has all of its time once the app's conditions hold.
+    /// Gives up a transfer whose time is over. The time begins whenever the app's conditions come to hold.
     pub(super) fn settle(mut self, core: &mut Core, now: Now) -> State {
         if let FinalStep::Fetch { deadline, .. } = &mut self.step {
             match (core.readiness, *deadline) {
@@ -160,11 +160,11 @@ impl FetchFinal {
         State::FetchFinal(self)
     }
 
-    /// Ends if the journal has the version. The list alone does not say: it is written before the file.
+    /// Ends if the journal has the version. The list of kept models is not enough, since it is written before the file.
     pub(super) fn loaded(self, result: Result<Option<Zeroizing<Vec<u8>>>, JournalError>) -> State {
         let FinalStep::Look = self.step else { return State::FetchFinal(self) };
         let record = result.ok().flatten();
-        // One that is damaged is written anew.
+        // A damaged file is fetched and written again.
         let kept = record.and_then(|record| ModelRecord::decode(&record).ok().flatten());
         let version = &self.model.version;
         if kept.is_some_and(|kept| (kept.version, kept.sha256) == (version.version, version.sha256)) {
@@ -186,7 +186,7 @@ impl FetchFinal {
         }
     }
 
-    /// Takes a complete file, if it is the one that the record is of.
+    /// Takes a complete file if its digest is the one in the record.
     pub(super) fn came(self, core: &mut Core, file: &ModelFile, now: Now) -> State {
         let version = &self.model.version;
         if (file.length(), file.sha256()) != (version.bytes, version.sha256) {

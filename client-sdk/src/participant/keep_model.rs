@@ -15,7 +15,7 @@ use super::state::State;
 use crate::journal::JournalError;
 use recipe::digest::sha256;
 
-/// What is kept of a version beside its file.
+/// What the journal keeps of a version beside its file.
 struct Keepsake<'a> {
     task: TaskId,
     name: &'a str,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use task_spec::PERSONAL_PREFIX;
 use wire::{Digest, TaskId};
 
-/// Names of what is measured of a training, and not of the model that it began with, begin with it.
+/// Prefix of metrics that are about a training, and not about the model that it began with.
 const TRAINING_PREFIX: &str = "train_";
 
 /// A published model in the journal.
@@ -36,7 +36,7 @@ pub(crate) struct KeptModels {
 }
 
 impl KeptModels {
-    /// The one of this task.
+    /// The kept model of this task.
     pub(super) fn of(&self, task: TaskId) -> Option<&KeptModel> {
         self.models.iter().find(|model| model.task == task)
     }

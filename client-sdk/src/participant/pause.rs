@@ -1,28 +1,28 @@
-//! Whether a training was told to pause, and how long it may go on then.
+//! Whether a training was asked to pause, and how long it may go on after that.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::clock::Clock;
 
-/// The wish that the run under way pauses. Its lock is never held while something is written: who tells does not wait for the disk.
+/// The request that the present run pauses. Its lock is never held during a write to the journal, so that asking never waits for the disk.
 #[derive(Default)]
 pub(super) struct Pause(Mutex<Wish>);
 
 #[derive(Default)]
 struct Wish {
-    /// How long the run under way may go on once it was told, and by which clock; `None` if it is given no time.
+    /// How long the run may go on once it was asked to pause, and by which clock; `None` if it gets no time.
     grace: Option<(Arc<dyn Clock>, Duration)>,
     told: Option<Told>,
-    /// The run was told that its time was over before it saved anything, which nothing takes back.
+    /// The time ran out before the run saved anything. This is final for the run.
     ran_out: bool,
 }
 
-/// What is so since the training was told to pause.
+/// A request to pause, and what the training has done since.
 struct Told {
-    /// When, by the clock of the grace; `None` if it has all the time it wants.
+    /// When it was made, by the clock of the grace; `None` if the request was withdrawn, so that no time limit applies.
     at: Option<Duration>,
-    /// The training has asked since: it may rely on its pause.
+    /// The training has seen the request, and may act on it.
     is_known: bool,
     has_saved: bool,
 }
@@ -38,7 +38,7 @@ impl Wish {
         self.grace.as_ref().map_or(Duration::ZERO, |(clock, _)| clock.now().elapsed)
     }
 
-    /// Whether it has more time, told or not.
+    /// Whether the run has time left: it was not asked to pause, or its grace has not passed. False if it gets no time.
     fn has_time(&self) -> bool {
         let Some((_, grace)) = &self.grace else { return false };
         let told_at = self.told.as_ref().and_then(|told| told.at);
@@ -51,31 +51,31 @@ impl Pause {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A run begins that was not told anything.
+    /// Begins a run, which has not been asked to pause.
     pub(super) fn begin(&self, grace: Option<(Arc<dyn Clock>, Duration)>) {
         *self.wish() = Wish { grace, told: None, ran_out: false };
     }
 
-    /// The run has ended: no time is left to it.
+    /// Ends the run, which has no time left.
     pub(super) fn end(&self) {
         self.wish().grace = None;
     }
 
-    /// The run under way is to pause. Told once more, it gets no more time.
+    /// Asks the run to pause. Asking again gives it no more time.
     pub(super) fn tell(&self) {
         let mut wish = self.wish();
         let now = wish.now();
         wish.told.get_or_insert_with(|| Told::at(now)).at.get_or_insert(now);
     }
 
-    /// It need not pause any more; if it knows that it was to, it still may, in its own time.
+    /// Withdraws the request. A training that has seen it may still pause, without a time limit.
     pub(super) fn take_back(&self) {
         let mut wish = self.wish();
         let known = wish.told.take().filter(|told| told.is_known);
         wish.told = known.map(|told| Told { at: None, ..told });
     }
 
-    /// Whether it was told to pause; asked by the training.
+    /// Whether the training should pause. Called by the training, which knows of the request from then on.
     pub(super) fn is_heard(&self) -> bool {
         let mut wish = self.wish();
         if let Some(told) = &mut wish.told {
@@ -84,14 +84,15 @@ impl Pause {
         wish.told.is_some()
     }
 
-    /// It has saved a checkpoint.
+    /// The training has saved a checkpoint.
     pub(super) fn saved(&self) {
         if let Some(told) = &mut self.wish().told {
             told.has_saved = true;
         }
     }
 
-    /// The next training of the round begins, of which nothing is saved. It knows of nothing that was taken back.
+    /// Begins the next training of the round, which has saved nothing yet. A request that stands applies to it, with its full time; one that
+    /// was withdrawn does not.
     pub(super) fn anew(&self) {
         let mut wish = self.wish();
         let now = wish.now();
@@ -103,17 +104,17 @@ impl Pause {
         self.wish().told.is_some()
     }
 
-    /// Whether the run under way is given time to pause.
+    /// Whether the run gets time to pause.
     pub(super) fn has_grace(&self) -> bool {
         self.wish().grace.is_some()
     }
 
-    /// Whether the run under way may go on for now.
+    /// Whether the run has time left.
     pub(super) fn has_time(&self) -> bool {
         self.wish().has_time()
     }
 
-    /// Whether it was told to pause and has saved since, or has had its time to.
+    /// Whether the run is to end: it was asked to pause, and has saved since or used up its time.
     pub(super) fn is_due(&self) -> bool {
         let mut wish = self.wish();
         let Some(has_saved) = wish.told.as_ref().map(|told| told.has_saved) else { return false };
@@ -122,7 +123,7 @@ impl Pause {
         has_saved || !has_time
     }
 
-    /// Whether the run under way, or the last, ended because its time to save was over.
+    /// Whether the present or last run used up its time without saving.
     pub(super) fn ran_out(&self) -> bool {
         self.wish().ran_out
     }
@@ -137,7 +138,7 @@ mod tests {
     use super::*;
     use crate::clock::Now;
 
-    /// Seconds, as the test sets them.
+    /// A clock that the test sets, in seconds.
     #[derive(Default)]
     struct Seconds(AtomicU64);
 

@@ -97,7 +97,7 @@ struct ShownVersion {
     signed: SignedProvenance,
 }
 
-/// A version that the coordinator offers, with what its record must say of it.
+/// A version that the coordinator offers, with what its record must contain.
 pub(super) struct Offered<'a> {
     task: TaskId,
     version: &'a ModelRef,
@@ -160,7 +160,7 @@ impl Shown {
         Judged { verdict, shown: (shown != *self).then_some(shown) }
     }
 
-    /// The record, if it is signed by the right key and is that of the model that is offered; `None` if there is none and none is due.
+    /// The record, if the right key signed it and it describes the offered model; `None` if there is none and none is required.
     fn checked(&self, trusted: &[AuditKey], offered: &Offered<'_>) -> Result<Option<Provenance>, ProvenanceError> {
         let keys = if trusted.is_empty() { self.key.as_slice() } else { trusted };
         let Some(signed) = offered.provenance else {

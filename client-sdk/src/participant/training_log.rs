@@ -59,7 +59,7 @@ pub(super) struct TrainingLog {
     /// Whether results of trainings are kept: where there are several.
     keeps_results: bool,
     cancel: Cancel,
-    /// Whether the present run is to pause.
+    /// The request that the present run pauses.
     pause: Pause,
     /// The trainer can pause.
     pauses: AtomicBool,
@@ -139,7 +139,7 @@ impl TrainingLog {
         inner.run
     }
 
-    /// Ends this run, unless another has begun: nothing that still has its job can save any more.
+    /// Ends this run, unless another has begun. Whoever still holds its job can save nothing more.
     fn end(&self, run: u64) {
         let mut inner = self.inner();
         if inner.run != run {
@@ -156,27 +156,27 @@ impl TrainingLog {
         self.pause.tell();
     }
 
-    /// The run under way need not pause any more.
+    /// Withdraws the request that the present run pauses.
     pub(super) fn go_on(&self) {
         self.pause.take_back();
     }
 
-    /// Whether a run that stops now can go on later, or has time yet to save what it needs for that.
+    /// Whether the training could go on later if the run stopped now, or the run still has time to save what that needs.
     pub(super) fn can_go_on(&self) -> bool {
         self.pauses.load(Ordering::Relaxed) || self.has_state() || self.pause.has_time()
     }
 
-    /// Whether the run under way may pause, so that conditions are to be looked at while it lasts.
+    /// Whether the present run may pause, so that conditions are checked while it lasts.
     pub(super) fn may_pause(&self) -> bool {
         self.pauses.load(Ordering::Relaxed) || self.has_state() || self.pause.has_grace()
     }
 
-    /// Whether a run has ended, so that its result is on its way.
+    /// Whether a run has ended and its result is about to arrive.
     pub(super) fn has_ended(&self) -> bool {
         self.has_ended.load(Ordering::Relaxed)
     }
 
-    /// Whether the last run ended because its time to save was over.
+    /// Whether the last run used up its time without saving.
     pub(super) fn ran_out(&self) -> bool {
         self.pause.ran_out()
     }
@@ -224,7 +224,7 @@ impl TrainingLog {
         if bytes > limit {
             return Err(NotKept::TooLarge { bytes, limit });
         }
-        // Looked at once: a state that is not written counts for no pause that comes meanwhile.
+        // Read once: a state that is not written must not count for a pause that is requested meanwhile.
         let is_told = self.pause.is_told();
         if let Some(writer) = inner.writer.clone() {
             let now = writer.clock.now().elapsed;

@@ -343,25 +343,25 @@ impl RoundWork {
         self.log.go_on();
     }
 
-    /// Whether a training that is paused can go on later, or has time yet to save what it needs for that
+    /// Whether the training could go on later if it were paused now, or still has time to save what that needs
     /// ([`Trainer::pause_grace`]).
     #[must_use]
     pub fn can_go_on(&self) -> bool {
         self.log.can_go_on()
     }
 
-    /// Whether the training under way may pause: then the app's conditions are worth a look now and then.
+    /// Whether the present training may pause, so that the app's conditions are checked now and then.
     #[must_use]
     pub fn may_pause(&self) -> bool {
         self.log.may_pause()
     }
 
-    /// Whether a run of the training has ended, so that nothing is won by leaving it.
+    /// Whether a run of the training has ended, so that leaving it gains nothing.
     pub(super) fn has_ended(&self) -> bool {
         self.log.has_ended()
     }
 
-    /// Whether its last run ended because its time to save a checkpoint was over.
+    /// Whether its last run used up its time to save a checkpoint.
     pub(super) fn ran_out(&self) -> bool {
         self.log.ran_out()
     }

@@ -44,7 +44,7 @@ impl Trainer for HandedOver {
                 // The app gets the job again, with what it saved last; if it has saved nothing, the round is given up.
                 Err(RecvTimeoutError::Timeout) if job.checkpoints.must_pause() => {
                     taken_back.take();
-                    // The app may have answered just before, and was told that it had.
+                    // The app may have answered just before, and that answer was accepted.
                     return answered.try_recv().unwrap_or(Err(TrainerError::Paused));
                 }
                 Err(RecvTimeoutError::Timeout) => {}

@@ -8,8 +8,8 @@ use learning::Parameters;
 
 use crate::trainer::{Cancel, Trained, TrainerError, TrainingJob};
 
-/// Time for a training of an app that was told to pause, to save a checkpoint: a batch and its state, and not more than the conditions for
-/// work may be broken.
+/// How long an app's training that was asked to pause has to save a checkpoint: enough for a batch and its state, and no longer than work
+/// may go on against the conditions.
 pub(super) const PAUSE_GRACE: Duration = Duration::from_secs(10);
 
 /// A model to train.
@@ -37,7 +37,7 @@ pub struct Answer {
 #[error("the round no longer waits for this job; ask for the next one")]
 pub struct Overdue;
 
-/// Whether the job was taken back. An answer is put under its lock: it has arrived before, or it is too late.
+/// Whether the job was taken back. Answers are put in under its lock, so each either came before that or is too late.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TakenBack(Arc<Mutex<bool>>);
 
@@ -94,7 +94,7 @@ impl Answer {
         if self.cancel.is_cancelled() || *is_taken {
             return Err(Overdue);
         }
-        // There is room for it, so nobody waits for the lock.
+        // The channel has room for one answer, so that putting it in does not block under the lock.
         self.to.send(answer).map_err(|_| Overdue)
     }
 }

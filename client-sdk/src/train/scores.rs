@@ -77,8 +77,8 @@ pub fn scores(
     score_all(architecture, &mut *learner, &examples, size)
 }
 
-/// A model that is asked again and again, by one thread. What [`scores`] prepares on the CPU is kept between calls; another device is
-/// given the parameters by each.
+/// A model that one thread scores repeatedly. On the CPU, what [`scores`] prepares is kept between calls; to another device the parameters
+/// are copied in each call.
 pub struct Predictor {
     device: Device,
     architecture: Architecture,

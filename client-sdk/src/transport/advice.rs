@@ -7,7 +7,7 @@ use rustls::{AlertDescription, CertificateError, InvalidMessage};
 use rustls_pki_types::UnixTime;
 use wire::Timestamp;
 
-/// How the standard library begins what it says of a name without an address.
+/// Beginning of the standard library's error for a name that does not resolve.
 const NO_ADDRESS: &str = "failed to lookup address information";
 
 /// What an error of a connection over TLS looks like and what may mend it, in a sentence; none if it looks like nothing in particular.
@@ -43,7 +43,7 @@ fn of_io(error: &io::Error) -> Option<String> {
         io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
             Some("no network leads there: is this machine online?")
         }
-        // The standard library has no kind for it.
+        // The standard library has no `ErrorKind` for it.
         _ => error
             .to_string()
             .contains(NO_ADDRESS)

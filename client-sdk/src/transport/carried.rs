@@ -65,7 +65,7 @@ impl<C: Carrier> HttpTransport<C> {
         Self { signer: Some(signer), ..Self::new(carrier) }
     }
 
-    /// The HTTP client that it is over.
+    /// The HTTP client that carries the requests.
     #[must_use]
     pub fn carrier(&self) -> &C {
         &self.carrier

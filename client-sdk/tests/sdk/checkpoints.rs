@@ -27,7 +27,7 @@ pub(crate) struct Stepping {
     /// The rounds of all steps that were taken, by all processes.
     taken: Arc<Mutex<Vec<u32>>>,
     evaluated: Arc<AtomicUsize>,
-    /// Moves on by so much at each step.
+    /// Advances by `step_takes` at each step.
     clock: Hand,
     step_takes: Duration,
     /// Whether a checkpoint was due before each was saved.

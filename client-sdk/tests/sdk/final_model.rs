@@ -26,7 +26,7 @@ type Alone = Device<Coordinator, Nudge>;
 const ROUNDS: u32 = 3;
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// What is told of a version at the end, its record changed before it is signed by this key, if `bend` does.
+/// The coordinator's statement of the last version. `bend` may change terms and record before the record is signed with this key.
 fn told(version: u32, key: usize, bend: impl FnOnce(&mut Assignment, &mut Provenance)) -> FinalModel {
     let coordinator = Coordinator::new(version);
     let mut assignment = coordinator.world(|world| {
@@ -48,12 +48,12 @@ fn told(version: u32, key: usize, bend: impl FnOnce(&mut Assignment, &mut Proven
     }
 }
 
-/// The same, honestly.
+/// The statement of an honest coordinator.
 fn last(version: u32) -> FinalModel {
     told(version, 0, |_, _| ())
 }
 
-/// Terms that are changed and signed.
+/// The statement with changed terms, and a valid record of those.
 fn signed(version: u32, change: impl FnOnce(&mut Assignment)) -> FinalModel {
     told(version, 0, |assignment, to_sign| {
         change(assignment);
@@ -61,7 +61,7 @@ fn signed(version: u32, change: impl FnOnce(&mut Assignment)) -> FinalModel {
     })
 }
 
-/// A coordinator whose task has so many rounds, of which so many are done, and that tells this at the end.
+/// A coordinator whose task has `rounds` rounds, of which `done` are complete, and that sends `last` at the end.
 fn coordinator(rounds: u32, done: u32, last: impl Into<Option<FinalModel>>) -> Coordinator {
     let (coordinator, last): (_, Option<FinalModel>) = (Coordinator::new(rounds), last.into());
     coordinator.world(|world| (world.rounds_done, world.tweak, world.last) = (done, Some(honest as Tweak), last));
@@ -73,7 +73,7 @@ fn device(journal: &Arc<MemoryJournal>, coordinator: &Coordinator, settings: Set
     Device::with(journal, 0, coordinator.clone(), Nudge::default(), settings)
 }
 
-/// A process takes part to the end, which it hears of in any case; what was told of the last version: the one that came, or why none.
+/// Runs a process to the end of the task, and returns what it reported of the last version: the number of the one that came, or why none did.
 fn run(journal: &Arc<MemoryJournal>, coordinator: &Coordinator) -> Vec<Result<u32, String>> {
     let mut device = device(journal, coordinator, in_the_clear());
     device.run(500, |_| None);
@@ -97,7 +97,7 @@ fn behind() -> Arc<MemoryJournal> {
     journal
 }
 
-/// Why the last version is not taken: nothing is fetched of it, and the version from before stays.
+/// Why the last version is refused. Nothing of it is fetched, and the journal keeps the version that it had.
 fn refusal(last: FinalModel) -> String {
     let (journal, coordinator) = (behind(), coordinator(ROUNDS, ROUNDS, last));
     let said = run(&journal, &coordinator);

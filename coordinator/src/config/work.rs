@@ -16,8 +16,7 @@ pub struct WorkSection {
     pub poll_interval_ms: u64,
     /// A worker that is not heard of for so long has lost its step to another.
     pub lease_ttl_ms: u64,
-    /// How this process is called where it is told which of several coordinators did the work on a sum. Default: the name of its
-    /// machine.
+    /// Name of this process in what is stored about sums, which tells several coordinators apart. Default: the machine's host name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }

@@ -1,7 +1,7 @@
 //! Gzip (RFC 1952) of pieces that many streams share.
 //!
-//! A piece is compressed by itself: nothing in it refers to what comes before it, and it ends with a whole byte. So it may follow any
-//! other piece of any stream, and whoever has it can read all of it at once. A stream's own are its header and its trailer.
+//! A piece is compressed by itself: nothing in it refers to what comes before it, and it ends at a byte boundary. So it may follow any
+//! other piece of any stream, and a reader can decompress all of it as soon as it has it. Only header and trailer are a stream's own.
 
 use std::sync::Arc;
 
@@ -10,24 +10,24 @@ use flate2::{Compress, Compression, Crc, FlushCompress};
 
 /// Deflate, no name, no time, of an unknown system.
 const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
-/// The last block of a stream, in which nothing is.
+/// The last block of a stream, which is empty.
 const LAST_BLOCK: [u8; 2] = [3, 0];
 
 /// A text in deflate blocks (RFC 1951), none of which is a stream's last. Clones share the bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Piece {
     blocks: Bytes,
-    /// Of the text, with its length.
+    /// CRC-32 of the text, with its length.
     checksum: Arc<Crc>,
 }
 
 impl Piece {
-    /// Compresses a text, which takes some milliseconds for a megabyte.
+    /// Compresses a text: some milliseconds for a megabyte.
     pub(crate) fn compressed(text: &[u8]) -> Self {
         Self::new(text, deflated(text).unwrap_or_else(|| stored(text)))
     }
 
-    /// A text as it is: for one so short that compressing it does not pay.
+    /// A text as it is: compressing a short one is not worth the work.
     pub(crate) fn stored(text: &[u8]) -> Self {
         Self::new(text, stored(text))
     }
@@ -39,12 +39,12 @@ impl Piece {
     }
 }
 
-/// The blocks of a text, unless it is shorter stored.
+/// The compressed blocks of a text; `None` if they are no shorter than the text.
 fn deflated(text: &[u8]) -> Option<Vec<u8>> {
     let mut blocks = Vec::with_capacity(text.len());
     let mut deflate = Compress::new(Compression::fast(), false);
     deflate.compress_vec(text, &mut blocks, FlushCompress::Sync).ok()?;
-    // Where room is left, nothing is missing: the last block is an empty one that is stored, and so a whole byte.
+    // If the buffer is not full, the output is complete: a sync flush ends it with an empty stored block, at a byte boundary.
     (blocks.len() < blocks.capacity()).then(|| {
         blocks.shrink_to_fit();
         blocks
@@ -63,16 +63,16 @@ fn stored(text: &[u8]) -> Vec<u8> {
     blocks
 }
 
-/// A stream that pieces are put into.
+/// A gzip stream made of pieces.
 #[derive(Debug, Default)]
 pub(crate) struct GzipStream {
     has_begun: bool,
-    /// Of the texts so far, with their length.
+    /// CRC-32 of the texts so far, with their length.
     checksum: Crc,
 }
 
 impl GzipStream {
-    /// The bytes of the stream with which a reader has this piece.
+    /// The next bytes of the stream, which add this piece.
     pub(crate) fn push(&mut self, piece: &Piece) -> Bytes {
         self.checksum.combine(&piece.checksum);
         match self.header() {
@@ -87,7 +87,7 @@ impl GzipStream {
         [self.header(), &LAST_BLOCK, &sum, &length].concat().into()
     }
 
-    /// What comes before anything else, the first time.
+    /// The header the first time, then nothing.
     fn header(&mut self) -> &'static [u8] {
         if std::mem::replace(&mut self.has_begun, true) { &[] } else { &HEADER }
     }

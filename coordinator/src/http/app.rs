@@ -53,7 +53,7 @@ pub(crate) struct App {
     pub(crate) identities: Identities,
     /// Rate limits of peers.
     pub(crate) limiter: Limiter,
-    /// Rate limits of those who may read alone, for what the log keeps of them.
+    /// Rate limits for events that tokens which only read may cause.
     pub(crate) log_limiter: Limiter,
     /// Participants that wait for work.
     pub(crate) check_ins: CheckIns,
@@ -68,9 +68,9 @@ pub(crate) struct App {
     pub(crate) mus: ProximalSchedule,
     /// The invitations to rounds that have not drawn yet.
     pub(crate) invitations: Invitations,
-    /// What tasks wait for, as participants are told.
+    /// What tasks wait for, for participants that wait with them.
     pub(crate) lacking: Lacking,
-    /// How long background work waits after failed attempts at a round.
+    /// The pauses of background work after failed attempts at a round.
     pub(crate) retries: Retries,
     /// Seals data that must not be readable from a backup.
     pub(crate) sealer: Arc<Sealer>,

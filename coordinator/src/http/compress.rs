@@ -1,8 +1,8 @@
-//! Answers to operators are compressed for whoever can read that (RFC 9110 §8.4), and left out where they are known already.
+//! Compresses answers to operators who accept gzip (RFC 9110 §8.4), and answers 304 instead of what they have already.
 //!
-//! Only what is read is compressed, and only here: an answer to `GET` has no secret, whose letters its length could tell to somebody
-//! who has a part of it reflected (BREACH). Secrets are in answers to `POST`, and participants' routes are not behind this layer: what
-//! they fetch is masked, or a model, and does not become shorter.
+//! Only answers to `GET` are compressed. They hold no secret, so their length tells nothing to an attacker who has text of his own put
+//! into them (BREACH). Secrets are in answers to `POST`. Participants' routes are not behind this layer: what they fetch is masked, or a
+//! model, and compresses badly. Streams of events are compressed in [`crate::event_feed`].
 
 use std::io::{self, Write as _};
 use std::mem;
@@ -25,14 +25,14 @@ use super::encoding::accepts_gzip;
 use super::etag;
 use super::problem::{Error, Result};
 
-/// A shorter answer fits one packet as it is.
+/// Shortest answer that is compressed, in bytes: a shorter one fits one packet as it is.
 const LEAST_BYTES: u64 = 1 << 10;
-/// Work on so many bytes of JSON takes about a millisecond.
+/// Bytes of JSON that take about a millisecond to work on.
 const LONG_BYTES: usize = 64 << 10;
-/// Of 1 to 9: the next ones take much time for few bytes.
+/// Of 1 to 9: higher levels take much longer and save few bytes.
 const LEVEL: u32 = 4;
 
-/// Compresses JSON that a `GET` is answered with, and answers 304 to whoever has it.
+/// Compresses JSON answers to `GET`, and answers 304 to whoever has the answer already.
 pub(super) async fn compress(request: Request, next: Next) -> Response {
     if request.method() != Method::GET {
         return next.run(request).await;
@@ -66,7 +66,7 @@ pub(super) async fn compress(request: Request, next: Next) -> Response {
     packed.map_or_else(|error| error.into_response(), |body| Response::from_parts(parts, body))
 }
 
-/// Runs work on so many bytes where it keeps no other request waiting, if it is long.
+/// Runs work on `bytes` bytes; on a thread for blocking work if it is long, so that no other request waits.
 pub(super) async fn apart<T: Send + 'static>(
     bytes: usize,
     work: impl FnOnce() -> T + Send + 'static,
@@ -87,7 +87,7 @@ fn encoder() -> GzEncoder<Vec<u8>> {
     GzEncoder::new(Vec::new(), Compression::new(LEVEL))
 }
 
-/// An answer in memory, which stays one: its length is known.
+/// Compresses an answer of known length in memory, so that its new length is known, too.
 async fn whole(body: Body) -> Result<Body> {
     let plain = body.collect().await.map_err(Error::fault)?.to_bytes();
     let packed = apart(plain.len(), move || {
@@ -98,7 +98,7 @@ async fn whole(body: Body) -> Result<Body> {
     Ok(packed.await.map_err(Error::fault)?.map_err(Error::fault)?.into())
 }
 
-/// An answer that is read piece by piece, as its peer takes it.
+/// Compresses an answer piece by piece, as its peer reads it.
 fn streamed(body: Body) -> Body {
     let begun = Some((body.into_data_stream(), encoder()));
     Body::from_stream(stream::try_unfold(begun, |state| async move {
@@ -109,15 +109,15 @@ fn streamed(body: Body) -> Body {
     }))
 }
 
-/// A stream of pieces that is not at its end, and what it is compressed by.
+/// The rest of a stream of pieces, with its encoder; `None` at its end.
 type Rest = Option<(BodyDataStream, GzEncoder<Vec<u8>>)>;
 
-/// The next bytes of the compressed stream, and what is left of it.
+/// The next bytes of the compressed stream, and the rest of it.
 async fn next_packed(mut pieces: BodyDataStream, mut encoder: GzEncoder<Vec<u8>>) -> Result<(Vec<u8>, Rest), BoxError> {
     while let Some(piece) = pieces.next().await.transpose()? {
         encoder = apart(piece.len(), move || pushed(encoder, &piece)).await??;
         let bytes = mem::take(encoder.get_mut());
-        // Nothing comes of a short piece before others follow it.
+        // The encoder holds a short piece back until more follow.
         if !bytes.is_empty() {
             return Ok((bytes, Some((pieces, encoder))));
         }
@@ -154,7 +154,7 @@ mod tests {
         }
     }
 
-    /// Bytes of which little becomes shorter.
+    /// Bytes that hardly compress.
     fn noise(at: usize) -> u8 {
         (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()[6]
     }

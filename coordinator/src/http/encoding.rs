@@ -1,4 +1,4 @@
-//! Which encodings of an answer whoever asks can read.
+//! Which content codings a client accepts.
 
 use http::HeaderMap;
 use http::header::ACCEPT_ENCODING;
@@ -11,7 +11,7 @@ pub(super) fn accepts_gzip(headers: &HeaderMap) -> bool {
         let mut named = codings.iter().filter(|(name, _)| name.eq_ignore_ascii_case(wanted));
         named.next().map(|(_, is_accepted)| *is_accepted)
     };
-    // `*` stands for those that are not named.
+    // `*` stands for codings that are not named.
     is_accepted("gzip").or_else(|| is_accepted("*")).unwrap_or(false)
 }
 

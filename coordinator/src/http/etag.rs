@@ -2,8 +2,8 @@
 //! `If-None-Match` goes by the whole tag, so that what is not sent again has not changed at all. A write that names a tag in `If-Match`
 //! is done while the first part is the same: how many participants wait meanwhile, or which round it is, contradicts nothing.
 //!
-//! A compressed view is another representation, and a strong tag names one (§8.8.3.3), so that its tag has `-gzip` at the end. A weak
-//! tag, which both could share, would fit no `If-Match`; of this one the first part is still that of the view, whichever was read.
+//! A strong tag names one representation (§8.8.3.3), and a compressed view is another one, so its tag ends with `-gzip`. A weak tag, which
+//! both could share, would never match `If-Match`; the first part of both tags is the same, so a write may name either.
 
 use axum::extract::FromRequestParts;
 use axum::response::{IntoResponse, Response};
@@ -49,7 +49,7 @@ fn tag(view: &impl Revised, body: &[u8]) -> serde_json::Result<HeaderValue> {
     Ok(HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("\"\"")))
 }
 
-/// The part of a tag that a write goes by.
+/// The first part of a tag, 64 bits of the revision's digest.
 fn first_part(revision: &[u8]) -> String {
     hex::encode(&crate::digest(revision).0[..8])
 }
@@ -60,7 +60,7 @@ pub(super) fn of_gzip(tag: &HeaderValue) -> Option<HeaderValue> {
     HeaderValue::from_str(&format!("{plain}-gzip\"")).ok()
 }
 
-/// The part of a strong entity tag that a write goes by.
+/// The first part of a strong entity tag, which `If-Match` compares.
 fn of_revision(tag: &str) -> Option<&str> {
     tag.strip_prefix('"')?.strip_suffix('"')?.split_once('-').map(|(revision, _)| revision)
 }

@@ -13,7 +13,7 @@ async fn waiting_for(world: &World) -> Value {
     world.t.get(&world.t.viewer, "/v1/tasks/secure").await.json()["waiting_for"].clone()
 }
 
-/// This phase of the first round, which is the present one, and so many answers that it lacks.
+/// The expected view: the first round is in this phase, and lacks so many answers.
 async fn phase(world: &World, state: RoundState, more: Option<u32>) -> Value {
     let view = world.view(1).await;
     assert_eq!(view.state, state);

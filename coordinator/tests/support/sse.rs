@@ -17,7 +17,7 @@ pub(crate) struct Told {
 #[derive(Debug, Default)]
 pub(crate) struct Received {
     text: String,
-    /// Of a stream that is compressed.
+    /// The decoder of a compressed stream.
     gzip: Option<GzDecoder<Vec<u8>>>,
     /// Comments so far.
     pub(crate) comments: usize,
@@ -28,7 +28,7 @@ pub(crate) struct Received {
 }
 
 impl Received {
-    /// Nothing yet of a stream that is compressed.
+    /// A compressed stream of which nothing has arrived yet.
     pub(crate) fn gzip() -> Self {
         Self { gzip: Some(GzDecoder::new(Vec::new())), ..Self::default() }
     }

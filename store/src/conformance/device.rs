@@ -18,7 +18,7 @@ fn sum(of: u128, number: u32, blob: u8, work: Option<SumWork>) -> NoisedSumRow {
     NoisedSumRow { attempt, blob: digest(blob), participants: 1, created_at, work }
 }
 
-/// Added by the processor, unmasked by a GPU, unless that failed.
+/// Work that the processor added, and a GPU unmasked unless it failed.
 fn by(coordinator: Option<&str>, failure: Option<&str>) -> Option<SumWork> {
     let (unmask_device, unmask_because) = if failure.is_some() { ("cpu", ChosenFailed) } else { ("gpu", AskedFor) };
     Some(SumWork {
@@ -38,7 +38,7 @@ fn name(device: &str, coordinator: Option<&str>) -> DeviceName {
     DeviceName { device: device.to_owned(), coordinator: coordinator.map(str::to_owned) }
 }
 
-/// What a device did of so many sums, the last of which is this one.
+/// The expected use of a device: the number of its sums, and the newest of them.
 fn used(
     name: DeviceName,
     sums: u64,
@@ -69,7 +69,7 @@ async fn released(tx: &mut Transaction<'_>, sums: &[NoisedSumRow]) -> Result<()>
     Ok(())
 }
 
-/// Each device of each coordinator, with what it did and why, page by page.
+/// Lists devices of all coordinators with counts and reasons, page by page.
 pub async fn devices_are_told_apart_by_their_coordinators(store: &Store) {
     let (north, south) = (Some("north"), Some("south"));
     let older = SumWork { sum_because: None, unmask_because: None, ..by(None, None).unwrap() };
@@ -115,7 +115,7 @@ pub async fn devices_are_told_apart_by_their_coordinators(store: &Store) {
     result.unwrap();
 }
 
-/// By a task, by what somebody may see, and by time.
+/// Devices are filtered by task, by scope and by time.
 pub async fn devices_are_narrowed_down(store: &Store) {
     let sums = &[sum(1, 1, 1, by(Some("north"), None)), sum(2, 1, 2, by(Some("north"), Some("gpu: lost")))];
     let result: Result<()> = store
@@ -163,7 +163,7 @@ pub async fn devices_are_narrowed_down(store: &Store) {
     result.unwrap();
 }
 
-/// By the sum of their latest attempts.
+/// Rounds are filtered by the device of their latest attempt's sum.
 pub async fn rounds_of_a_device_are_found(store: &Store) {
     let sums = &[
         sum(1, 1, 1, by(Some("north"), None)),

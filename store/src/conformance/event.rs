@@ -43,7 +43,7 @@ async fn numbered(store: &Store, after: u64, filter: &EventFilter, limit: u32) -
     result.unwrap()
 }
 
-/// The positions of a page of what happened, newest first.
+/// The positions on a page of the list of events, newest first.
 async fn found(store: &Store, before: Option<u64>, search: EventSearch, limit: u32) -> Vec<u64> {
     let search = &search;
     let read = store.read("found", |tx| Box::pin(async move { tx.events_before(before, search, limit).await }));
@@ -175,7 +175,7 @@ pub async fn events_are_listed_after_a_position_and_filtered(store: &Store) {
     assert_eq!(taken, [3, 4]);
 }
 
-/// What happened is found by who did it, and before when.
+/// Events are filtered by actor, and by the time before which they happened.
 pub async fn events_are_found_by_who_and_when(store: &Store) {
     let participant = Actor::Participant { participant: participant_id(1) };
     for (n, actor) in (0_i64..).zip([Actor::Coordinator, ann(), participant, ann()]) {

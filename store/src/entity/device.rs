@@ -15,47 +15,47 @@ use crate::transaction::Transaction;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DeviceName {
     pub device: String,
-    /// `None` if the sums do not tell.
+    /// `None` for sums of programs that did not record it.
     pub coordinator: Option<String>,
 }
 
-/// What a device did of sums.
+/// The part that a device had in sums.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceUse {
     pub name: DeviceName,
     /// Number of sums that it added or unmasked.
     pub sums: u64,
-    /// Number of sums that it added, by why it was that device. Sums of programs that did not say why are left out.
+    /// Number of sums that it added, by the reason for its choice. Sums of programs that recorded no reason are left out.
     pub added: BTreeMap<DeviceReason, u64>,
-    /// Number of sums that it unmasked, by why it was that device, likewise.
+    /// Number of sums that it unmasked, by the reason for its choice, likewise.
     pub unmasked: BTreeMap<DeviceReason, u64>,
     /// The newest of these sums.
     pub last: Attempt,
-    /// When that was released.
+    /// When that sum was released.
     pub last_at: Timestamp,
     /// Which device failed, and how, in the newest of these sums at which one did.
     pub last_failure: Option<String>,
 }
 
-/// Of which sums devices are listed.
+/// The sums whose devices are listed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceFilter {
     /// Only those of this task.
     pub task: Option<TaskId>,
     /// Only those that were released then or later.
     pub since: Option<Timestamp>,
-    /// Only those within what whoever asks may see.
+    /// Only those of tasks that the operator may see.
     pub scope: TaskScope,
 }
 
 impl DeviceName {
-    /// Both names as columns have them, where the empty text is none.
+    /// Device and coordinator as the columns hold them: the empty text for no coordinator.
     fn columns(&self) -> (&str, &str) {
         (&self.device, self.coordinator.as_deref().unwrap_or_default())
     }
 }
 
-/// From the parts that devices did of sums released at `?1` or later: one row for each sum and each device of it.
+/// Selects from the sums released at `?1` or later, with one row for each sum and each device that worked on it.
 macro_rules! parts {
     ($columns:literal, $tasks:literal, $condition:literal) => {
         concat!(
@@ -77,7 +77,7 @@ macro_rules! parts {
     };
 }
 
-/// Devices after the names `?2` and `?3`.
+/// The first `?4` devices after the device `?2` of the coordinator `?3`, with their counts and times.
 macro_rules! devices {
     ($tasks:literal) => {
         parts!(
@@ -89,7 +89,7 @@ macro_rules! devices {
     };
 }
 
-/// Why devices from the names `?2` and `?3` up to `?4` and `?5` did their parts.
+/// Reasons, with counts, for the devices from `?2` of `?3` up to `?4` of `?5`.
 macro_rules! reasons {
     ($tasks:literal) => {
         parts!(
@@ -101,7 +101,7 @@ macro_rules! reasons {
     };
 }
 
-/// The sums that were released by devices at these times.
+/// The sums of given devices that were released at given times.
 macro_rules! moments {
     ($tasks:literal) => {
         concat!(
@@ -145,7 +145,7 @@ impl Transaction<'_> {
     }
 }
 
-/// A device, when it last worked, and when one last failed at that.
+/// A device with its number of sums, when the newest was released, and when the newest at which a device failed.
 struct Found {
     name: DeviceName,
     sums: u64,
@@ -153,7 +153,7 @@ struct Found {
     failed_at: Option<Timestamp>,
 }
 
-/// Why a device did its parts of so many sums.
+/// The reasons for a device in a number of sums.
 struct Reasons {
     name: DeviceName,
     added: Option<DeviceReason>,
@@ -161,7 +161,7 @@ struct Reasons {
     sums: u64,
 }
 
-/// A sum of the device at this place in a list.
+/// A sum of the device at `place` in a list.
 struct Released {
     place: u32,
     attempt: Attempt,
@@ -180,7 +180,7 @@ impl Found {
     }
 }
 
-/// Puts together what was read of devices. Of sums that were released at one time the last one counts.
+/// Joins devices, reasons and sums. Of several sums released at the same time the last one counts.
 fn uses(found: Vec<Found>, reasons: Vec<Reasons>, sums: Vec<Released>) -> Result<Vec<DeviceUse>> {
     let mut counts = BTreeMap::<DeviceName, [BTreeMap<DeviceReason, u64>; 2]>::new();
     for Reasons { name, added, unmasked, sums } in reasons {

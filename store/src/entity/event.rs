@@ -53,13 +53,13 @@ pub struct EventFilter {
     pub scope: TaskScope,
 }
 
-/// Which numbered events a list of what happened has.
+/// Filters of the list of numbered events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventSearch {
     pub filter: EventFilter,
-    /// Only those that happened before then.
+    /// Only those that happened before this time.
     pub until: Option<Timestamp>,
-    /// Only those whose actor has, in its form as JSON, all texts of one or of the other.
+    /// Only those whose actor, as JSON, contains all texts of one of these two lists.
     pub actor: Option<[BTreeMap<String, String>; 2]>,
 }
 
@@ -99,7 +99,7 @@ struct EventsSql {
     /// By the index of tasks, in its order.
     of_task: &'static str,
     of_tasks: &'static str,
-    /// The same, of some actors.
+    /// The same, for some actors only.
     of_all_by: &'static str,
     of_task_by: &'static str,
     of_tasks_by: &'static str,

@@ -1,5 +1,5 @@
-//! Servers of models, as they describe themselves: each report takes the place of the one before, and counts for a while. The first
-//! one is an event, and so is the end; that a server falls silent is none.
+//! Servers of models, as they describe themselves: each report replaces the last one, and expires. The first report and the end are
+//! events; a server that falls silent causes none.
 
 use federation::event::{EventKind, Fact, Subject};
 use federation::id::TaskId;
@@ -58,7 +58,7 @@ impl Transaction<'_> {
         .await
     }
 
-    /// Removes what a server said, which stops at `at`. False if there is nothing of it.
+    /// Removes the report of a server that stops at `at`. False if there is none.
     pub async fn remove_model_server(&mut self, task: TaskId, name: &str, at: Timestamp) -> Result<bool> {
         let is_removed =
             self.change_one("DELETE FROM model_server WHERE task = ?1 AND name = ?2", (task, name)).await?;

@@ -23,7 +23,7 @@ pub struct NoisedSumRow {
 /// The cost of a sum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SumWork {
-    /// Name of the coordinator whose devices these are; of programs that did not say, `None`.
+    /// Name of the coordinator whose devices these are; `None` for sums of programs that did not record it.
     pub coordinator: Option<String>,
     /// Device that added the inputs.
     pub sum_device: String,

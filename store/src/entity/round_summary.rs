@@ -66,7 +66,7 @@ pub struct MadeVersion {
 pub struct RoundSums {
     pub state: RoundState,
     pub rounds: u64,
-    /// From opening to end, or until now, in milliseconds.
+    /// Time from opening to end, or until now, in milliseconds.
     pub millis: u64,
     /// Of admitted inputs and of messages of sessions, whether still stored or not.
     pub bytes_up: u64,

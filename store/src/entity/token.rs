@@ -95,7 +95,7 @@ impl TaskScope {
         }
     }
 
-    /// Its tasks, or the one of them that is wanted; `None`: all, and what is of none.
+    /// Its tasks, or the one of them that is asked for; `None`: all tasks, and what belongs to no task.
     pub(crate) fn tasks(&self, wanted: Option<TaskId>) -> Option<Vec<TaskId>> {
         match (wanted, self) {
             (None, Self::All) => None,

@@ -37,11 +37,11 @@ pub struct Comparison {
 /// Sums over the latest attempts at all rounds of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RoundTotals {
-    /// In any state.
+    /// Number of rounds, in whatever state.
     pub rounds: u64,
     pub completed: u64,
     pub failed: u64,
-    /// From opening to end, or until now.
+    /// Time from opening to end, or until now if the round is open.
     pub took: Duration,
     pub bytes_up: u64,
     pub bytes_down: u64,
@@ -58,7 +58,7 @@ pub struct Column {
 }
 
 impl Column {
-    /// Of a task, with its last completed round.
+    /// The column of a task, with the numbers of its last completed round.
     #[must_use]
     pub fn of_task(
         name: String,

@@ -1,4 +1,4 @@
-//! What devices of coordinators did of sums.
+//! The devices of coordinators that worked on sums.
 
 use std::collections::BTreeMap;
 
@@ -14,14 +14,14 @@ use serde::{Deserialize, Serialize};
 pub struct DeviceView {
     /// As [`sum_device`](super::SumWorkView::sum_device) names it.
     pub device: String,
-    /// The coordinator that has it, as [`coordinator`](super::SumWorkView::coordinator) names it; absent for sums that do not tell.
+    /// The coordinator that has it, as [`coordinator`](super::SumWorkView::coordinator) names it; absent for sums of older coordinators.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub coordinator: Option<String>,
     /// Number of sums, at most one for each attempt at a round, that it added or unmasked.
     pub sums: u64,
-    /// Number of sums that it added, by why it was that device; sums of older coordinators are left out.
+    /// Number of sums that it added, by the reason for its choice; sums of older coordinators are left out.
     pub summed_because: BTreeMap<DeviceReason, u64>,
-    /// Number of sums that it unmasked, by why it was that device; sums of older coordinators are left out.
+    /// Number of sums that it unmasked, by the reason for its choice; sums of older coordinators are left out.
     pub unmasked_because: BTreeMap<DeviceReason, u64>,
     /// The newest of its sums.
     pub last: DeviceSum,
@@ -37,6 +37,6 @@ pub struct DeviceSum {
     pub task: TaskId,
     pub round: u32,
     pub attempt: u32,
-    /// When it was released.
+    /// When the sum was released.
     pub at: Timestamp,
 }

@@ -6,17 +6,18 @@ use task_spec::{ModelSpec, TrainingPlan};
 use super::{Encoding, ModelRef, PrivacyTerms};
 use crate::provenance::SignedProvenance;
 
-/// The last version that a task has published, with what an assignment says of the version that it starts from: so it is verified in
-/// the same way. Nothing is trained from it.
+/// The last version that a task has published, with the same facts that an assignment gives of its base, so that it is verified in the
+/// same way. Nothing is trained from it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FinalModel {
     pub task_name: String,
     /// The version to fetch.
     pub version: ModelRef,
-    /// Where it comes from, signed: [`crate::provenance`]. A version without a record is not told of.
+    /// Its signed record ([`crate::provenance`]). A version without a record is not sent.
     pub provenance: SignedProvenance,
-    /// Its tensors and architecture. With the fields that follow it is what the record is of: the terms of rounds that would start from it.
+    /// Its tensors and architecture. This field and those that follow are the terms of rounds that would start from the version; the record
+    /// has their digest.
     pub model: ModelSpec,
     pub training: TrainingPlan,
     pub encoding: Encoding,

@@ -13,7 +13,7 @@ pub(super) fn styled(bar: ProgressBar) -> ProgressBar {
     }
 }
 
-/// Shows how far the present phase has come: how many participants there are, of those at which it closes.
+/// Shows how far the present phase has come: how many participants it counts, of the number at which it closes.
 pub(super) fn show(bar: &ProgressBar, round: &RoundView) {
     let Some(PhaseView { state, count, min, max, deadline_at, .. }) = round.phases.last() else { return };
     let until = deadline_at.map(|at| format!(", until {} at the latest", when(at))).unwrap_or_default();

@@ -13,14 +13,14 @@ use crate::server::{Server, ServerArgs};
 pub(crate) struct Compare {
     /// Id or name of the task
     task: String,
-    /// Numbers of two rounds or more, at most eight; of each the latest attempt, or as NUMBER/ATTEMPT another one
+    /// Two to eight rounds: NUMBER for the latest attempt, NUMBER/ATTEMPT for another one
     #[arg(required = true, num_args = 2..=8, value_parser = parse_round)]
     rounds: Vec<String>,
     #[command(flatten)]
     server: ServerArgs,
 }
 
-/// A round's number, and its attempt if that is told.
+/// Checks `NUMBER` or `NUMBER/ATTEMPT`.
 fn parse_round(text: &str) -> Result<String, &'static str> {
     let numbers: Vec<_> = text.split('/').map(str::parse::<u32>).collect();
     let is_one = numbers.len() <= 2 && numbers.iter().all(Result::is_ok);

@@ -56,7 +56,7 @@ fn table(devices: &[DeviceView], terminal: Option<usize>, nothing: &str) -> Stri
     table.render(terminal, nothing)
 }
 
-/// What it did how often, for each reason, and what failed last.
+/// How often a device added or unmasked, for each reason, and which failure was the last.
 fn why(device: &DeviceView) -> String {
     let mut words = Vec::new();
     for (did, counts) in [("added", &device.summed_because), ("unmasked", &device.unmasked_because)] {

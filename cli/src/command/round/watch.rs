@@ -30,7 +30,7 @@ pub(super) struct Watch {
     bar: ProgressBar,
     /// What was said last of why nothing changes.
     said: Mutex<Vec<String>>,
-    /// The last round of the task, as it was said when it is before the one that is watched.
+    /// The last planned round of the task, once it was said that the watched one lies beyond it.
     said_last: Mutex<Option<u32>>,
 }
 

@@ -34,7 +34,7 @@ impl Fate {
 /// One sending of a request.
 #[derive(Clone, Debug)]
 pub(super) struct Sent {
-    /// Such as `POST /v1/enroll`: without a query.
+    /// Method and path, such as `POST /v1/enroll`, without the query.
     pub(super) line: String,
     /// From which byte on a model is wanted.
     pub(super) range: Option<String>,
@@ -45,7 +45,7 @@ pub(super) struct Sent {
     pub(super) was_taken_twice: bool,
 }
 
-/// The app's client: of one participant, whichever clone sends.
+/// The app's HTTP client of one participant. Clones are the same client.
 #[derive(Clone)]
 pub(super) struct Own(Arc<Inner>);
 

@@ -132,7 +132,7 @@ impl<'a> Outside<'a> {
         places
     }
 
-    /// What is answered to whoever may not, or asks for what cannot be, of a task that is over: each status that says so.
+    /// Refused requests, some about a task that is over: 401, 403, 409, 412 and 422, each with what was answered.
     pub(super) async fn refusals(&self, task: &str, secrets: &mut Secrets) -> Vec<(String, Vec<u8>)> {
         let unused = self.served.enrollment_token();
         secrets.add("an enrolment token", unused.as_bytes());
@@ -249,7 +249,7 @@ impl<'a> Outside<'a> {
     }
 }
 
-/// A path with each of these in the place of a part of it; itself if it has no such part.
+/// The path once for each value, with the value in place of the placeholder; the path itself if it has no placeholder.
 fn each_of(path: &str, part: &str, values: &[&str]) -> Vec<String> {
     if !path.contains(part) {
         return vec![path.to_owned()];

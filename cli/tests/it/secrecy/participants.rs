@@ -25,7 +25,7 @@ const ED25519: [u8; 16] = *b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x0
 pub(super) struct Secrets(Vec<(&'static str, Vec<u8>)>);
 
 impl Secrets {
-    /// What a coordinator with its keys in this folder has, as one that was started with `serve --dev`.
+    /// Secrets of a coordinator whose keys are in this folder, as after `serve --dev`.
     pub(super) fn of_coordinator(data: &Path, token: &str) -> Self {
         let mut secrets = Self::default();
         secrets.add("an operator's token", token.as_bytes());
@@ -49,13 +49,13 @@ impl Secrets {
         self.0.push((what, secret.to_vec()));
     }
 
-    /// Numbers, as bytes of either precision among others, and the first one as text.
+    /// Adds numbers as [`Self::add_numbers`] does, and the first one as text.
     pub(super) fn add_values(&mut self, what: &'static str, values: &[f32]) {
         self.add_numbers(what, values);
         values.iter().take(1).for_each(|value| self.add_text("a value of an update", *value));
     }
 
-    /// Numbers, as bytes of either precision among others.
+    /// Adds numbers as runs of four in single and of two in double precision, little-endian.
     pub(super) fn add_numbers(&mut self, what: &'static str, values: &[f32]) {
         for four in values.chunks_exact(4) {
             self.add(what, &four.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>());
@@ -71,7 +71,7 @@ impl Secrets {
         self.0.push((what, text.as_bytes()[1..9].to_vec()));
     }
 
-    /// The keys, seeds and shares in a record of a journal. Of a session: see `secure-agg/src/client`.
+    /// Adds the keys, seeds and shares in a record of a journal. `secure-agg/src/client` has the form of a session.
     pub(super) fn add_record(&mut self, record: &[u8]) {
         if let Some(at) = record.windows(16).position(|window| *window == ED25519) {
             self.add("a participant's key", &record[at + 16..at + 48]);
@@ -127,7 +127,7 @@ impl Journal for Open {
 }
 
 impl Open {
-    /// What is secret in it.
+    /// Secrets in the records that were written so far.
     fn secrets(&self) -> Secrets {
         let mut secrets = Secrets::default();
         self.written.lock().unwrap().iter().for_each(|record| secrets.add_record(record));
@@ -180,7 +180,7 @@ impl Trainer for Moves {
     }
 }
 
-/// Runs a task to its end with so many participants of its own, and tells what is secret of them.
+/// Runs a task to its end with new participants, and returns their secrets.
 pub(super) async fn play(served: &Served, task: &str, participants: usize) -> Secrets {
     let mut secrets = Secrets::default();
     let mut running = tokio::task::JoinSet::new();

@@ -1,5 +1,5 @@
-//! A participant in a process of its own, with its log at TRACE, its metrics and its spans. What trains for it is this test, which so
-//! knows what nobody else may learn.
+//! A participant in a process of its own, with its log at TRACE, its metrics and its spans. This test is its trainer, and so
+//! knows the update that nobody else may learn.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -14,10 +14,10 @@ use crate::collector::Collector;
 use crate::program::metrics;
 use crate::support::{Background, Served, tributary};
 
-/// The loss that it tells.
+/// The training loss that it reports.
 const LOSS: f32 = 0.9 / 3.1;
 
-/// The participant, and the folder of all that it has.
+/// The participant's process, and the folder with its journal, jobs, output and log.
 pub(super) struct Alone {
     process: Background,
     folder: PathBuf,
@@ -25,7 +25,7 @@ pub(super) struct Alone {
 }
 
 impl Alone {
-    /// Starts one that takes part in this task and sends its spans to the collector.
+    /// Starts a participant that takes part in this task and sends its spans to the collector.
     pub(super) fn start(served: &Served, folder: &Path, task: &str, collector: &Collector) -> Self {
         let token = served.enrollment_token();
         fs::create_dir(folder).unwrap();
@@ -39,7 +39,7 @@ impl Alone {
         Self { process: Background(command.spawn().unwrap()), folder: folder.to_owned(), token }
     }
 
-    /// Trains for it until the task is over. Its secrets, and what it tells with where it does.
+    /// Trains for it until the task is over. Returns its secrets, and everything that it writes or serves, each with its place.
     pub(super) fn run(mut self) -> (Secrets, Vec<(String, Vec<u8>)>) {
         let mut secrets = Secrets::default();
         secrets.add("an enrolment token", self.token.as_bytes());
@@ -78,14 +78,14 @@ impl Alone {
         (secrets, places)
     }
 
-    /// The folder of the job that waits for a result.
+    /// The folder of a job that waits for a result, if there is one.
     fn waiting(&self) -> Option<PathBuf> {
         let jobs = self.folder.join("jobs");
         let job = jobs.join(fs::read_to_string(jobs.join("current")).ok()?.trim());
         job.join("job.json").is_file().then_some(job)
     }
 
-    /// Adds what its journal has now: its key, and the keys and seeds of the session of this round.
+    /// Adds the secrets in its journal: its key, and the keys and seeds of the session of this round.
     fn read_journal(&self, secrets: &mut Secrets) {
         let before = secrets.len();
         secrets.add("the key of a journal", &fs::read(self.folder.join("journal.key")).unwrap());
@@ -100,7 +100,7 @@ impl Alone {
         assert!(secrets.len() > before + 3, "a key, and of a session seeds and keys: {}", secrets.len() - before);
     }
 
-    /// Records of a copy of its journal, which it has for itself.
+    /// Records of a copy of its journal, since the process has locked the journal itself.
     fn records(&self) -> Option<Vec<Vec<u8>>> {
         let copy = tempfile::tempdir().unwrap();
         let files = JournalFiles::beside(copy.path().join("journal"));
@@ -117,12 +117,12 @@ impl Alone {
     }
 }
 
-/// By what each value of the model moves.
+/// The update: the change of each value of the model.
 fn moves() -> Vec<f32> {
     (0..VALUES).map(|at| (0.4 + f32::from(u8::try_from(at).unwrap()) / 30.0) / 3.1).collect()
 }
 
-/// Answers a job with the moved model, which nobody else may learn either.
+/// Answers a job with the model that the update makes, which is secret, too.
 fn train(job: &Path, secrets: &mut Secrets) {
     let file = fs::read(job.join("model.safetensors")).unwrap();
     let header = u64::from_le_bytes(*file.first_chunk::<8>().unwrap());
@@ -136,7 +136,7 @@ fn train(job: &Path, secrets: &mut Secrets) {
     answer(job, "result.json", result.to_string().as_bytes());
 }
 
-/// Puts a file there whole.
+/// Writes a file under another name and renames it, so that a reader sees all of it or none.
 fn answer(job: &Path, name: &str, bytes: &[u8]) {
     fs::write(job.join("draft"), bytes).unwrap();
     fs::rename(job.join("draft"), job.join(name)).unwrap();

@@ -16,20 +16,20 @@ use serde_json::{Value, json};
 
 use crate::company::now_s;
 
-/// The coordinator's client there, and its secret.
+/// Id of the coordinator's client at the provider.
 pub(super) const CLIENT: &str = "dashboard";
 pub(super) const CLIENT_SECRET: &str = "Zk3vQ9-of-the-client-only-8Lw2";
-/// What a browser brings from there.
+/// The authorization code that a browser brings from the provider.
 pub(super) const CODE: &str = "Hq7xM2-a-code-for-a-browser-4Rt6";
-/// What else comes with an ID token.
+/// The access token that comes with an ID token.
 pub(super) const ACCESS: &str = "Wn5cB8-an-access-token-of-it-9Yd1";
 
 struct Shared {
     issuer: String,
     key: Ed25519KeyPair,
-    /// What the next ID token answers to.
+    /// The nonce of the next ID token.
     nonce: Mutex<String>,
-    /// ID tokens that were given, and the verifiers that were brought for them.
+    /// ID tokens that were issued, and the PKCE verifiers that were sent for them.
     seen: Mutex<Vec<(&'static str, String)>>,
 }
 
@@ -37,7 +37,7 @@ struct Shared {
 pub(super) struct Provider(Arc<Shared>);
 
 impl Provider {
-    /// Serves on this machine, in the clear.
+    /// Serves on a free port of 127.0.0.1, over HTTP without TLS.
     pub(super) async fn start() -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let shared = Arc::new(Shared {
@@ -55,7 +55,7 @@ impl Provider {
         Self(shared)
     }
 
-    /// What a coordinator is configured with, so that whoever is let in there looks at everything.
+    /// The coordinator's configuration for this provider: everybody whom it signs in is a viewer.
     pub(super) fn configuration(&self, secret_file: &str) -> String {
         format!(
             "[oidc]\nissuer = \"{}\"\naudience = \"tributary\"\n[oidc.client]\nclient_id = \"{CLIENT}\"\n\
@@ -65,17 +65,17 @@ impl Provider {
         )
     }
 
-    /// The next ID token answers to this nonce.
+    /// Sets the nonce of the next ID token.
     pub(super) fn expect(&self, nonce: &str) {
         nonce.clone_into(&mut self.0.nonce.lock().unwrap());
     }
 
-    /// A token for this audience.
+    /// A signed ID token for this audience.
     pub(super) fn token(&self, audience: &str) -> String {
         self.0.token(audience, "")
     }
 
-    /// What the coordinator was given and has sent, each with what it is.
+    /// Secrets that the coordinator got from the provider or sent to it, each with its kind.
     pub(super) fn seen(&self) -> Vec<(&'static str, String)> {
         self.0.seen.lock().unwrap().clone()
     }

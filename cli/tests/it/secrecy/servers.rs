@@ -23,10 +23,10 @@ use crate::replicas::Site;
 use crate::support::Served;
 
 const PASSWORD: &str = "Tb6kJ4-of-the-database-only-3Gp9";
-/// Where the provider sends browsers back to.
+/// Path to which the provider sends browsers back.
 const CALLBACK: &str = "/sign-in/callback";
 
-/// Starts one that shows a certificate of the company, and whose log, all of it, goes to a file.
+/// Starts a coordinator with a certificate of the company, and its whole log in a file.
 fn serve(folder: &Path, site: &Site, company: &Company, log: &Path) -> Served {
     let mut command = site.command("serve", 0);
     command.env("TRIBUTARY_HTTP_LISTEN", "127.0.0.1:0").env("TRIBUTARY_TELEMETRY_LEVEL", "trace");
@@ -121,7 +121,7 @@ async fn sign_in(browser: &Client, served: &Served, provider: &Provider, secrets
     }
 }
 
-/// Asks with a token of the provider's, and with one that is for others; what each is told.
+/// The answers to a token of the provider, and to one for another audience.
 async fn with_tokens(
     browser: &Client,
     served: &Served,
@@ -140,7 +140,7 @@ async fn with_tokens(
     places
 }
 
-/// What `/readyz` says once it answers with this status.
+/// Waits until `/readyz` answers with this status; its body.
 async fn readiness(browser: &Client, served: &Served, status: u16) -> Vec<u8> {
     for _ in 0..600 {
         let answer = browser.get(format!("{}{}", served.url, route::READYZ)).send().await.unwrap();
@@ -152,7 +152,7 @@ async fn readiness(browser: &Client, served: &Served, status: u16) -> Vec<u8> {
     panic!("it never answers with {status}");
 }
 
-/// The value of a cookie that is set.
+/// The value of the cookie that an answer sets.
 fn cookie(answer: &Response, name: &str) -> String {
     let set = answer.headers().get_all("set-cookie").iter().map(|set| set.to_str().unwrap());
     let named = set.filter_map(|set| set.split(';').next()?.split_once('=')).find(|(known, _)| *known == name);

@@ -38,7 +38,7 @@ pub enum TributaryOptimizer {
 }
 
 /// The numbers of a job that most training functions need; `tributary_job_description` has all of the plan. An app whose training cannot do
-/// what they ask for says so (`tributary_job_refuse`).
+/// what they ask for refuses the job (`tributary_job_refuse`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TributaryPlan {
@@ -64,11 +64,11 @@ pub struct TributaryPlan {
     pub accumulate: u32,
     /// The rule of a step; its state begins anew in each round.
     pub optimizer: TributaryOptimizer,
-    /// Of AdamW; 0 of another.
+    /// AdamW: decay rate of the mean of the gradients, from 0 to below 1; 0 for another optimizer.
     pub beta1: f64,
-    /// Of AdamW; 0 of another.
+    /// AdamW: decay rate of the mean of their squares, from 0 to below 1; 0 for another optimizer.
     pub beta2: f64,
-    /// Of AdamW; 0 of another.
+    /// AdamW: added to the denominator of a step, above 0; 0 for another optimizer.
     pub epsilon: f64,
     /// For shuffling and the like: repeatable if the participant has a seed, otherwise random.
     pub seed: u64,

@@ -76,10 +76,10 @@ fn with(
     guard(|| work(&*MODELS.get(model.id)?))
 }
 
-/// Puts a handle for the model of a task into `model`, for use on this device: the published one, verified, that the last round began with
-/// in which it had a place, or the last version once the task is over; or the device's own where the task personalizes; NOTHING before the
-/// first. It is read from the journal, so it is there without a network, too, and after the participant has ended; and it stays as it is
-/// while the participant goes on. Free it with `tributary_model_free`.
+/// Puts a handle for the model of a task into `model`, for use on this device: its own where the task personalizes; otherwise the published
+/// version, verified, that the device's last round began with, or the last version once the task is over. NOTHING if there is none yet. It is
+/// read from the journal, so it needs no network, and outlives the participant; it does not change while the participant goes on. Free it
+/// with `tributary_model_free`.
 ///
 /// Errors: ARGUMENT, JOURNAL, CLOSED, IN_CALLBACK.
 #[unsafe(no_mangle)]
@@ -153,9 +153,9 @@ pub extern "C" fn tributary_model_tensor(
     with(model, |handed_out| give_tensor(&handed_out.tensors, number, tensor))
 }
 
-/// Puts into `metric` what was measured of the model on this device, by number, from 0; NOTHING beyond the last: what the app's answer said
-/// in the round that began with the model, without what is of the training (`train_loss`). There is none before that answer, nor of a ready
-/// model, which `tributary_job_train` does not measure, nor of the last version of a task that is over.
+/// Puts into `metric` a metric of the model, by number, from 0; NOTHING beyond the last. Those of a published model are those of the app's
+/// answer in the round that began with it, without those of the training (`train_loss`). There is none before that answer, none of a ready
+/// model, which `tributary_job_train` does not measure, and none of the last version of a task that is over.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_model_metric(
     model: TributaryModel,

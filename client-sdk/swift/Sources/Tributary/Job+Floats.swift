@@ -29,13 +29,13 @@ public enum Optimizer: Decodable, Sendable, Equatable {
     }
 }
 
-/// That something is said, whatever it is.
+/// Decodes from any value, so that only its presence counts.
 private struct Said: Decodable, Sendable {
     init(from _: Decoder) throws {}
 }
 
 /// How to train: the numbers that most training functions need. The job's `description()` has all of the plan. An app whose training cannot do
-/// what they ask for says so (`refuse`).
+/// what they ask for refuses the job (`refuse`).
 public struct Plan: Decodable, Sendable {
     /// Passes over the local data, unless `steps` says how many steps.
     public let epochs: Int
@@ -106,7 +106,7 @@ extension Job {
 
     /// Hands in the trained parameters. What leaves the device is clipped, weighted, noised and masked as the task prescribes.
     ///
-    /// Returns whether they were handed in. If not, the round no longer waited, or the job was taken back: the next one is as good. Throws
+    /// Returns whether they were handed in. If not, the round no longer waited, or the job was taken back: go on with the next one. Throws
     /// `TributaryError.Update` if they do not fit: nothing was sent, and the job still takes an answer.
     @discardableResult
     public func finish(_ parameters: [Float], examples: Int, metrics: [String: Double] = [:]) throws -> Bool {
@@ -143,7 +143,7 @@ extension Job {
         _ = try inTime { try refuse(reason: reason) }
     }
 
-    /// Whether somebody still waited for it.
+    /// Whether the round still waited for the answer.
     private func inTime(_ answer: () throws -> Void) throws -> Bool {
         do {
             try answer()

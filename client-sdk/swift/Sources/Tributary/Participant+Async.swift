@@ -65,9 +65,9 @@ extension Participant {
         try await waiting { try self.id() }
     }
 
-    /// The model of a task for use on this device: the published one, verified, that the last round began with in which it had a place, or
-    /// the last version once the task is over; or the device's own where the task personalizes; nil before the first. From the journal, so
-    /// without a network, too; while no participant runs, `Model.load` does it.
+    /// The model of a task for use on this device: its own where the task personalizes; otherwise the published version, verified, that the
+    /// device's last round began with, or the last version once the task is over; nil if there is none yet. It is read from the journal, so
+    /// it needs no network; while no participant runs, `Model.load` reads it.
     public func model(of task: String) async throws -> Model? {
         try await waiting { try self.model(task: task) }
     }

@@ -30,7 +30,7 @@ fn driven(coordinator: &Coordinator) -> Driven {
     driven_on(coordinator, &Arc::new(MemoryJournal::new()), &Hand::default())
 }
 
-/// One that keeps what it must in this journal, and whose trainings go by this clock.
+/// A participant with this journal, whose trainings go by this clock.
 fn driven_on(coordinator: &Coordinator, journal: &Arc<MemoryJournal>, clock: &Hand) -> Driven {
     let app = coordinator.app().enrollment_token("token").journal(Arc::clone(journal)).clock(clock.clone());
     app.device_conditions(DeviceConditions::default(), DeviceState::default).seed(Some(5)).build_driven().unwrap()
@@ -206,7 +206,7 @@ fn a_training_with_a_checkpoint_pauses_and_goes_on() {
     assert_eq!(coordinator.world(|world| world.accepted.len()), 1);
 }
 
-/// Steps of an app's own training.
+/// Number of steps of an app's own training.
 const STEPS: u8 = 6;
 
 /// Trains in steps, each of which is noted, and lets go of the job when it should pause. The conditions end after so many steps of all.
@@ -231,7 +231,7 @@ fn steps(participant: &Driven, job: Job, taken: &mut Vec<u8>, ends_after: Option
     answer.finish(Trained { parameters, examples: 3, metrics: vec![] }).unwrap();
 }
 
-/// With one training a round, or two.
+/// Runs with one training a round, and with two.
 fn one_round(is_tuned: bool) -> Coordinator {
     let coordinator = Coordinator::new(1);
     if is_tuned {

@@ -13,7 +13,7 @@ use client_sdk::{Outcome, Trained, Trainer, TrainerError, TrainingJob};
 
 use crate::support::{Coordinator, task};
 
-/// A training that can neither pause nor save anything, and ends when it is told to.
+/// A training that can neither pause nor save anything, and ends when it is cancelled.
 struct Plain {
     begun: Sender<()>,
     ends: Receiver<()>,

@@ -36,7 +36,7 @@ pub(crate) enum Effect {
 
 pub(crate) const EFFECTS: [Effect; 3] = [Effect::None, Effect::Partial, Effect::Whole];
 
-/// A clock that stands until somebody moves it.
+/// A clock that moves only when a test moves it.
 #[derive(Clone, Default)]
 pub(crate) struct Hand(Arc<AtomicU64>);
 
@@ -81,9 +81,9 @@ pub(crate) struct Device<C = Line, T = Exact> {
     pub(crate) dies_at_checkpoint: Option<(usize, Effect)>,
     /// Checkpoints that were written, by all processes.
     pub(crate) checkpoints: Arc<AtomicUsize>,
-    /// Time between two checkpoints that are written; at first none: every one is.
+    /// Shortest time between two checkpoints that are written; zero by default, so that each one is.
     pub(crate) checkpoint_every: Duration,
-    /// Of trainings alone.
+    /// The clock that trainings go by, and nothing else.
     pub(crate) clock: Hand,
     /// Each run of a training is paused when it has saved something.
     pub(crate) in_slices: bool,

@@ -1,6 +1,6 @@
-//! `PUT` and `DELETE /v1/tasks/{task}/servers/{server}`: a server of models says what it does, or that it stops. Whoever may read the
-//! task may say so, under any name: the coordinator goes by none of it, and forgets it soon. That a server begins and that it stops are
-//! events of the task, with whose token said so. The log keeps events for ever, so of one token there are only so many in a while.
+//! `PUT` and `DELETE /v1/tasks/{task}/servers/{server}`: a server of models reports what it does, or that it stops. Whoever may read
+//! the task may report, under any name: the coordinator bases no decision on reports, and they expire. The first report and the stop are
+//! events of the task, whose actor is the bearer of the token. The log keeps events for ever, so their rate is limited for each token.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -87,10 +87,10 @@ pub(in crate::http) async fn leave(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Counts what the log is to keep of this transaction, if anything.
+/// Counts a transaction that noted an event against the bearer's limit.
 ///
 /// # Errors
-/// [`Error::RateLimited`].
+/// [`Error::RateLimited`]: the bearer has used up its 200 at once and one a second.
 fn count_noted(tx: &Transaction<'_>, app: &App, bearer: &Bearer, now: Timestamp) -> Result<()> {
     if tx.noted_events() == 0 {
         return Ok(());

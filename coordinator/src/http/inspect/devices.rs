@@ -73,7 +73,7 @@ fn view(row: DeviceUse) -> DeviceView {
     }
 }
 
-/// A place in the list. Names may have any characters: both are written in hexadecimal digits.
+/// A place in the list. Names may contain any character, so the cursor has both in hexadecimal digits.
 #[derive(Debug, PartialEq, Eq)]
 struct Place(DeviceName);
 

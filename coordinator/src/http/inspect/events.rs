@@ -1,8 +1,8 @@
 //! `GET /v1/events` and `/v1/tasks/{task}/events`: events as they happen, as server-sent events.
 //!
 //! The id of each is its position in the log, and a stream begins with the id that it starts after. A stream that ends, for whatever
-//! reason, is continued after the last id that was received, on any coordinator, without loss or repetition. Whoever reads gzip has what
-//! was compressed once for all such streams, and can read each part of it as it comes.
+//! reason, is continued after the last id that was received, on any coordinator, without loss or repetition. A client that accepts gzip gets
+//! parts that were compressed once for all such streams, each of which it can read as it arrives.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -203,7 +203,7 @@ impl Encoding {
 
 /// A part of a stream.
 enum Part {
-    /// A text that does not pay to compress.
+    /// A text too short to be worth compressing.
     Short(Bytes),
     Entries(Chosen),
 }

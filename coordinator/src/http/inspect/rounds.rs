@@ -127,7 +127,7 @@ async fn find(app: &App, task: &TaskRow, key: RoundKey, attempt: Option<u32>) ->
 /// The view of one attempt within a transaction.
 ///
 /// # Errors
-/// The store's.
+/// The store cannot be read.
 pub(in crate::http) async fn read(
     tx: &mut Transaction<'_>,
     app: &App,
@@ -137,10 +137,10 @@ pub(in crate::http) async fn read(
     Ok(views(tx, app, task, vec![row]).await?.pop())
 }
 
-/// The revision of the view of an attempt: which one it is. How far it has come contradicts nothing.
+/// The revision of the view of an attempt: its identity alone, since no write depends on how far it has come.
 ///
 /// # Errors
-/// It is no JSON.
+/// It cannot be written as JSON.
 pub(in crate::http) fn revision(Attempt { task, round, attempt }: Attempt) -> serde_json::Result<Vec<u8>> {
     serde_json::to_vec(&(task, round, attempt))
 }

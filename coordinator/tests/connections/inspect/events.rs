@@ -92,7 +92,7 @@ impl Stream {
         Self { response, received, told: Vec::new() }
     }
 
-    /// Reads on; whether the stream goes on.
+    /// Reads the next chunk; false at the end of the stream.
     async fn read(&mut self) -> bool {
         let chunk = tokio::time::timeout(Duration::from_secs(20), self.response.chunk()).await;
         let chunk = chunk.expect("a stream that hangs").unwrap();
@@ -103,14 +103,14 @@ impl Stream {
         chunk.is_some()
     }
 
-    /// Reads until it has told so many events of a kind.
+    /// Reads until `count` events of a kind have arrived.
     async fn read_until(&mut self, count: usize, kind: &str) {
         while self.told.iter().filter(|told| told.kind == kind).count() < count {
             assert!(self.read().await, "the stream ended: {:?}", self.told);
         }
     }
 
-    /// Up to the last event of a kind, those that are wanted.
+    /// The wanted events up to the last one of a kind.
     fn up_to(&self, kind: &str, is_wanted: impl Fn(&Told) -> bool) -> Vec<Told> {
         let last = self.told.iter().rposition(|told| told.kind == kind).unwrap();
         self.told[..=last].iter().filter(|told| is_wanted(told)).cloned().collect()

@@ -100,7 +100,7 @@ async fn devices_are_listed_in_pages_and_narrowed_down() {
     assert_eq!(shaped["items"], json!([{ "last": last }]));
 }
 
-/// Neither what others' sums add to a device's counts, nor that there are any.
+/// A token for some tasks sees neither the sums of other tasks in a device's counts, nor devices that summed only those.
 #[tokio::test]
 async fn a_token_for_some_tasks_sees_the_work_on_their_sums() {
     let (t, [small, other]) = two_tasks().await;

@@ -35,7 +35,7 @@ impl Stream {
         Self { body: response.into_body(), received: Received::default() }
     }
 
-    /// One that is compressed.
+    /// A compressed stream.
     async fn open_gzip(t: &TestCoordinator, who: &Who, path: &str) -> Self {
         let response = respond(t, who, path, &[("accept-encoding", "br;q=1, gzip;q=0.5")]).await;
         assert_eq!(response.status(), StatusCode::OK);

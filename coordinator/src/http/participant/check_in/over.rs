@@ -14,7 +14,7 @@ use crate::http::app::App;
 use crate::http::problem::Result;
 use crate::provenance;
 
-/// The answer to a participant whose task is over. It is the same for all that the task takes by their labels, drawn or not.
+/// The answer to a participant whose task is over. It is the same for every participant whose labels the task takes, drawn or not.
 pub(super) async fn over(app: &App, open: OpenTask) -> Result<CheckInReply> {
     let is_told = has_labels(&open) && open.task.spec.analytics.is_none();
     let task = open.task.id;

@@ -7,7 +7,7 @@ use wire::route;
 
 use crate::support::{TestCoordinator, Who, input, named, sha256, small_task};
 
-/// What a participant is told of the last version.
+/// The last version in the answer to a participant's check-in.
 async fn told(t: &TestCoordinator, who: &Who, task: &str) -> Option<FinalModel> {
     let CheckInReply::TaskOver { model, .. } = t.check_in(who, task).await else { panic!("it is not over") };
     model.map(|model| *model)

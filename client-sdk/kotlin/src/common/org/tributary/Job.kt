@@ -14,8 +14,8 @@ import org.tributary.ffi.Tensor
 import org.tributary.ffi.TributaryException
 
 /**
- * One model to train. Takes one answer ([finish], [train], [fail] or [refuse]), from any thread. One that comes too late is dropped, and ends
- * no loop: the next job is as good.
+ * One model to train. Takes one answer ([finish], [train], [fail] or [refuse]), from any thread. One that comes too late is dropped, which is
+ * no error: go on with the next job.
  */
 public class Job internal constructor(private val native: org.tributary.ffi.Job) : AutoCloseable {
     private val description: JsonObject = Json.parseToJsonElement(native.description()).jsonObject
@@ -99,7 +99,7 @@ public class Job internal constructor(private val native: org.tributary.ffi.Job)
     /** Gives the job up without an answer, unless it has one. */
     override fun close(): Unit = native.destroy()
 
-    /** Whether somebody still waited for it. */
+    /** Whether the round still waited for the answer. */
     private inline fun inTime(answer: () -> Unit): Boolean = try {
         answer()
         true
@@ -121,8 +121,8 @@ public sealed interface Optimizer {
 }
 
 /**
- * How to train: the numbers that most training functions need, and [all] of the plan. An app whose training cannot do what they ask for says
- * so ([Job.refuse]).
+ * How to train: the numbers that most training functions need, and [all] of the plan. An app whose training cannot do what they ask for
+ * refuses the job ([Job.refuse]).
  */
 public class Plan internal constructor(public val all: JsonObject) {
     /** Passes over the local data, unless [steps] says how many steps. */

@@ -76,6 +76,21 @@ print("C: three rounds, accuracy", accuracy)
 assert round["reported"] == 3 and accuracy > 0.8, round'
 }
 
+# The example refuses a task that asks for more than it can: refused_in_c PROGRAM.
+refused_in_c() {
+    local words='this app trains by plain gradient descent alone'
+    task steps 1 1 "[secure_aggregation]
+enabled = false" 'schedule = { kind = "exponential", factor = 0.9, over = "steps" }'
+    options steps steps '{"secure_aggregation": {"required": false}}'
+    EVENTS=1 "$1" "$work/steps.json" 1 >"$work/steps.out" 2>&1 &
+    for _ in $(seq 600); do
+        grep -q "^training_failed .*$words" "$work/steps.out" && return
+        sleep 0.1
+    done
+    cat "$work/steps.out"
+    return 1
+}
+
 # A task of one participant for a ready model, without secure aggregation: linear NAME EPOCHS ROUNDS.
 linear() {
     cat >"$work/$1.toml" <<TOML
@@ -143,7 +158,9 @@ enabled = false" "weight_decay = 0.01
 proximal_mu = 0.5
 gradient_clip = 2.0
 accumulate = 2
-optimizer = { name = \"adamw\", beta2 = 0.99 }"
+optimizer = { name = \"adamw\", beta2 = 0.99 }
+schedule = { kind = \"cosine\", length = 50, over = \"steps\" }
+budget = { steps = 9, time_ms = 20000 }"
     options careless careless '{"secure_aggregation": {"required": false}, "max_model_bytes": 1000}'
     options other absent
     "$@" "$work/careless.json" "$work/other.json"

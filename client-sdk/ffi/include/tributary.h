@@ -232,6 +232,13 @@ typedef struct TributaryPlan {
   double epsilon;
   // For shuffling and the like: repeatable if the participant has a seed, otherwise random.
   uint64_t seed;
+  // 1 if the learning rate changes from step to step, as `schedule` and `warmup` of the plan in `tributary_job_description` say; 0 if it is the
+  // same for all steps of the round. What changes it from round to round is in `learning_rate` already.
+  int32_t rate_changes;
+  // Training ends after so many steps and hands in what it has, even if `steps` or `epochs` ask for more; 0 if there is no such limit.
+  uint32_t budget_steps;
+  // The same after so many milliseconds, but not before the first step; 0 if there is no such limit.
+  uint64_t budget_ms;
 } TributaryPlan;
 
 // A tensor of a job's model, or of a model. The pointers belong to the job or the model.

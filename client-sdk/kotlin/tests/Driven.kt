@@ -36,7 +36,7 @@ fun main(arguments: Array<String>) {
         val train = { job: Job ->
             expect<TributaryException.InCallback>("another thread") { machine.perform {} }
             check(job.plan.isPlainSgd)
-            for (more in listOf("accumulate", "schedule", "warmup", "momentum")) {
+            for (more in listOf("accumulate", "schedule", "warmup", "budget", "momentum")) {
                 check(!Plan(JsonObject(job.plan.all + (more to JsonPrimitive(2)))).isPlainSgd) { more }
             }
             if (rounds.isEmpty() && job.checkpoint() == null) {

@@ -72,6 +72,13 @@ pub struct TributaryPlan {
     pub epsilon: f64,
     /// For shuffling and the like: repeatable if the participant has a seed, otherwise random.
     pub seed: u64,
+    /// 1 if the learning rate changes from step to step, as `schedule` and `warmup` of the plan in `tributary_job_description` say; 0 if it is the
+    /// same for all steps of the round. What changes it from round to round is in `learning_rate` already.
+    pub rate_changes: i32,
+    /// Training ends after so many steps and hands in what it has, even if `steps` or `epochs` ask for more; 0 if there is no such limit.
+    pub budget_steps: u32,
+    /// The same after so many milliseconds, but not before the first step; 0 if there is no such limit.
+    pub budget_ms: u64,
 }
 
 /// A metric: of a training, or of a model.
@@ -129,6 +136,7 @@ pub extern "C" fn tributary_job_plan(job: TributaryJob, plan: *mut TributaryPlan
     with(job, |handed_out| {
         let training = handed_out.job.training();
         let numbers = &training.plan;
+        let budget = numbers.budget.unwrap_or_default();
         let (optimizer, [beta1, beta2, epsilon]) = match numbers.optimizer {
             LocalOptimizer::Sgd {} => (TributaryOptimizer::Sgd, [0.0; 3]),
             LocalOptimizer::AdamW { beta1, beta2, epsilon } => (TributaryOptimizer::Adamw, [beta1, beta2, epsilon]),
@@ -149,6 +157,10 @@ pub extern "C" fn tributary_job_plan(job: TributaryJob, plan: *mut TributaryPlan
             beta2,
             epsilon,
             seed: training.seed,
+            // What counts rounds is in the rate already.
+            rate_changes: i32::from(numbers.schedule.is_some() || numbers.warmup.is_some()),
+            budget_steps: budget.steps.unwrap_or_default(),
+            budget_ms: budget.time_ms.unwrap_or_default(),
         };
         give(found, plan, "plan")?;
         Ok(TributaryCode::Ok)

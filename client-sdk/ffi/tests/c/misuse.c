@@ -216,6 +216,7 @@ static void every_wrong_answer(TributaryParticipant participant, TributaryJob jo
     CHECK(plan.learning_rate == 0.05 && plan.weight_decay == 0.01 && plan.proximal_mu == 0.5 && plan.gradient_clip == 2);
     CHECK(plan.optimizer == TRIBUTARY_OPTIMIZER_ADAMW && plan.beta1 == 0.9 && plan.beta2 == 0.99 && plan.epsilon == 1e-8);
     CHECK(plan.momentum == 0 && plan.accumulate == 2 && plan.steps == 0);
+    CHECK(plan.rate_changes == 1 && plan.budget_steps == 9 && plan.budget_ms == 20000);
     EXPECT(OK, tributary_job_tensor(job, 1, &tensor));
     CHECK(strcmp(tensor.name, "b") == 0 && tensor.dimensions == 1 && tensor.shape[0] == 2 && tensor.offset == 6);
     EXPECT(NOTHING, tributary_job_tensor(job, 2, &tensor));

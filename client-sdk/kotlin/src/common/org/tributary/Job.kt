@@ -155,10 +155,13 @@ public class Plan internal constructor(public val all: JsonObject) {
     /** The rule of a step. */
     public val optimizer: Optimizer = all["optimizer"]?.jsonObject?.let(::readOptimizer) ?: Optimizer.Sgd
 
-    /** Whether it asks for steps of gradient descent at one learning rate, each after one mini-batch, and nothing else. */
+    /**
+     * Whether it asks for steps of gradient descent at one learning rate, each after one mini-batch of [batchSize] examples, and nothing else. A
+     * budget, at which training ends early, is something else.
+     */
     public val isPlainSgd: Boolean
         get() = optimizer == Optimizer.Sgd && momentum == 0.0 && weightDecay == 0.0 && proximalMu == 0.0 && gradientClip == null &&
-            accumulate == 1 && "schedule" !in all && "warmup" !in all
+            accumulate == 1 && listOf("schedule", "warmup", "budget").none(all::containsKey)
 }
 
 private fun readOptimizer(said: JsonObject): Optimizer {

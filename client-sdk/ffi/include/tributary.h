@@ -461,7 +461,7 @@ enum TributaryCode tributary_job_is_checkpoint_due(struct TributaryJob job);
 // were trained in place. `metrics` may be NULL if `metric_count` is 0.
 //
 // Errors: UPDATE (of another length, not finite, no examples) and ARGUMENT, after which **the job is still open**;
-// OVERDUE, after which it has ended; CLOSED.
+// OVERDUE, after which it has ended; CLOSED, or ANSWERED where another thread has just answered it.
 enum TributaryCode tributary_job_finish(struct TributaryJob job,
                                         const float *values,
                                         size_t count,

@@ -124,7 +124,8 @@ fn answer(job: TributaryJob, put: impl FnOnce(&Job) -> Result<(), TributaryError
         handed_out.job.of_this_process()?;
         let answered = put(&handed_out.job);
         if !matches!(answered, Err(TributaryError::Update(_) | TributaryError::Argument(_))) {
-            JOBS.take(job.id)?;
+            // Another thread that found the job answered may have forgotten it before; what this one handed in counts all the same.
+            forget(job);
         }
         answered.map(|()| TributaryCode::Ok)
     })
@@ -266,7 +267,7 @@ fn if_so(holds: bool) -> TributaryCode {
 /// were trained in place. `metrics` may be NULL if `metric_count` is 0.
 ///
 /// Errors: UPDATE (of another length, not finite, no examples) and ARGUMENT, after which **the job is still open**;
-/// OVERDUE, after which it has ended; CLOSED.
+/// OVERDUE, after which it has ended; CLOSED, or ANSWERED where another thread has just answered it.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_job_finish(
     job: TributaryJob,
@@ -343,3 +344,6 @@ pub extern "C" fn tributary_job_free(job: TributaryJob) -> TributaryCode {
         JOBS.take(job.id).map(|_| TributaryCode::Ok)
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -473,7 +473,9 @@ enum TributaryCode tributary_job_finish(struct TributaryJob job,
 // a training function. `features` are `rows` rows of `width` numbers, `labels` the class of each row. Waits until it is trained.
 //
 // Errors: UPDATE (the examples do not fit the model, or the task names no ready model; a library that was built without
-// the ready models always says so) and ARGUMENT, after which **the job is still open**; OVERDUE, after which it has ended; CLOSED.
+// the ready models always says so) and ARGUMENT, after which **the job is still open**; OVERDUE: the round no longer waits, or the training
+// should pause and has saved a checkpoint. The handle is gone then, nothing was handed in, and a job that was paused comes again, with a handle
+// of its own, while its round still waits. CLOSED, or ANSWERED where another thread has just answered it.
 enum TributaryCode tributary_job_train(struct TributaryJob job,
                                        const float *features,
                                        const uint32_t *labels,

@@ -51,8 +51,10 @@ public class Participant private constructor(private val native: org.tributary.f
          * Starts a participant. [options] has `server` and `journal` (a folder of the app), at first `ca_pem` and `token`, and what
          * docs/OPTIONS.md lists.
          *
-         * [conditions], [keyStore] and [onEvent] are called on the participant's thread: they must return at once, and must not
-         * call what suspends or closes here. What they throw counts as a device of which nothing is known, as a failed store, and as nothing.
+         * [conditions], [keyStore], [httpClient] and [onEvent] may be called from any thread: the key store also from one of the app's that
+         * saves a checkpoint, since it is called by the thread that writes the journal. They must return at once, and must not call what
+         * suspends or closes here; the key store must not use a job either. What they throw counts as a device of which nothing is known, as a
+         * failed store, as a request without an answer, and as nothing.
          * With [conditions] the policy is `device_conditions` of the options: by default the device charges, nobody uses it, its network is
          * unmetered, and it is not hot. [httpClient] sends in the place of the library's own HTTPS.
          */

@@ -67,9 +67,12 @@ fun main(arguments: Array<String>) {
         }
         check(rounds == listOf(1, 2) && paused == 1 && machine.id()?.length == 36)
         check(machine.model("driven")?.version == 2 && machine.models() == listOf("driven"))
-        check(machine.refusals().isEmpty() && machine.privacySpent().isEmpty() && "limit" in machine.privacyLifetime())
+        check(machine.refusals().isEmpty() && machine.privacySpent().isEmpty() && machine.privacyLifetime().limit == 10.0)
         check(machine.dataUse().sent > 500UL) { "sent: ${machine.dataUse()}" }
     }
+    val closed = Machine.open(options).apply { close() }
+    expect<TributaryException.Closed>("closed") { closed.tick() }
+    expect<TributaryException.Closed>("closed") { closed.models() }
     // Nobody can be asked at this address, and nobody is.
     val offline = JsonObject(options + ("server" to JsonPrimitive("https://localhost:1")))
     runBlocking {
@@ -79,6 +82,8 @@ fun main(arguments: Array<String>) {
         check(model.parameters().all { it in 1.999f..2.001f })
         expect<TributaryException.Argument>("none of the SDK's own") { model.scores(FloatArray(3)) }
         check(Model.load(offline, "another") == null)
+        model.close()
+        expect<TributaryException.Closed>("closed") { model.parameters() }
     }
     println("driven in Kotlin: two rounds by hand, and the model without a participant")
 }

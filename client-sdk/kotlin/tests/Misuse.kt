@@ -78,7 +78,8 @@ suspend fun wrongAnswers(job: Job) {
     expect<TributaryException.Answered>("answered before") { job.fail("twice") }
     check(job.isOverdue)
     job.close()
-    expect<IllegalStateException>("") { job.finish(right, 1) }
+    expect<TributaryException.Closed>("closed") { job.finish(right, 1) }
+    expect<TributaryException.Closed>("closed") { job.isOverdue }
 }
 
 /** Enrols, and leaves its journal. */
@@ -164,7 +165,10 @@ fun main(arguments: Array<String>): Unit = runBlocking {
     check(counted == listOf(2, 3)) { "counted in rounds $counted" }
     check(me.close(10.seconds)) { "it did not end in time" }
     me.close()
-    expect<IllegalStateException>("") { me.pause() }
+    expect<TributaryException.Closed>("closed") { me.pause() }
+    expect<TributaryException.Closed>("closed") { me.next() }
+    expect<TributaryException.Closed>("closed") { me.model("careless") }
+    expect<TributaryException.Closed>("closed") { me.close(1.seconds) }
     check(keys.secrets.keys == setOf("journal-key", "journal-generation") && told.get() > 3)
     // No callback comes any more, whatever else goes on.
     val last = listOf(told.get(), asked.get(), keys.saves.get())

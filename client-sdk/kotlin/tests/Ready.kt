@@ -5,7 +5,6 @@ import kotlinx.coroutines.runBlocking
 import kotlinx.serialization.json.Json
 import kotlinx.serialization.json.JsonObject
 import kotlinx.serialization.json.jsonObject
-import kotlinx.serialization.json.jsonPrimitive
 import org.tributary.Model
 import org.tributary.Participant
 import org.tributary.ffi.TributaryException
@@ -39,8 +38,8 @@ fun main(arguments: Array<String>): Unit = runBlocking {
         // By default it refuses rounds in the clear, and remembers why.
         Participant.start(JsonObject(options - "secure_aggregation")).use { strict ->
             while (strict.refusals().isEmpty()) delay(10)
-            val refused = strict.refusals()[0].jsonObject.getValue("reason").jsonPrimitive.content
-            check("without secure aggregation" in refused) { refused }
+            val refused = strict.refusals().first()
+            check("without secure aggregation" in refused.reason && refused.round == 1 && refused.times > 0) { "$refused" }
         }
         var rounds = 0
         Participant.start(options).use { me ->

@@ -15,7 +15,7 @@ import org.tributary.ffi.TributaryException
 
 /**
  * One model to train. Takes one answer ([finish], [train], [fail] or [refuse]), from any thread. One that comes too late is dropped, which is
- * no error: go on with the next job.
+ * no error: go on with the next job. After [close] calls throw `TributaryException.Closed`.
  */
 public class Job internal constructor(private val native: org.tributary.ffi.Job) : AutoCloseable {
     private val description: JsonObject = Json.parseToJsonElement(native.description()).jsonObject
@@ -39,13 +39,13 @@ public class Job internal constructor(private val native: org.tributary.ffi.Job)
     public val tensors: List<Tensor> = native.tensors()
 
     /** Whether the round no longer waits: training may stop. Cheap: look between batches. */
-    public val isOverdue: Boolean get() = native.isOverdue()
+    public val isOverdue: Boolean get() = native.unlessClosed { isOverdue() }
 
     /** A copy of the parameters, flat and row-major, to be trained in place and given to [finish]. */
-    public fun parameters(): FloatArray = floats(native.parameters())
+    public fun parameters(): FloatArray = floats(native.unlessClosed { parameters() })
 
     /** What the training of this job saved last, before it was paused or its process was killed; null if it begins. */
-    public fun checkpoint(): ByteArray? = native.checkpoint()
+    public fun checkpoint(): ByteArray? = native.unlessClosed { checkpoint() }
 
     /**
      * Keeps the state of the training, so that it goes on from there after a pause, and after its process was killed. It replaces the last
@@ -54,16 +54,16 @@ public class Job internal constructor(private val native: org.tributary.ffi.Job)
      * Returns whether it was kept: if not, the round no longer waits, or the job was taken back, and training may stop. Throws
      * `TributaryException.Update` if it is larger than four times `max_model_bytes`.
      */
-    public fun saveCheckpoint(state: ByteArray): Boolean = inTime { native.saveCheckpoint(state) }
+    public fun saveCheckpoint(state: ByteArray): Boolean = inTime { saveCheckpoint(state) }
 
     /** Whether the last checkpoint is old enough for a new one. Cheap: look between batches. */
-    public val isCheckpointDue: Boolean get() = native.isCheckpointDue()
+    public val isCheckpointDue: Boolean get() = native.unlessClosed { isCheckpointDue() }
 
     /**
      * Whether the training should rest: save a checkpoint then, within ten seconds. The job is taken back, and comes again when it goes on, if
      * its round still waits; the round of a job that has never saved one is given up. Cheap: look between batches.
      */
-    public val shouldPause: Boolean get() = native.shouldPause()
+    public val shouldPause: Boolean get() = native.unlessClosed { shouldPause() }
 
     /**
      * Hands in the trained parameters. What leaves the device is clipped, weighted, noised and masked as the task prescribes.
@@ -73,7 +73,8 @@ public class Job internal constructor(private val native: org.tributary.ffi.Job)
      */
     public fun finish(parameters: FloatArray, examples: Long, metrics: Map<String, Double> = emptyMap()): Boolean {
         val count = maxOf(examples, 0).toULong()
-        return inTime { native.finish(bytes(parameters), count, metrics.map { (name, value) -> Metric(name, value, count) }) }
+        val measured = metrics.map { (name, value) -> Metric(name, value, count) }
+        return inTime { finish(bytes(parameters), count, measured) }
     }
 
     /**
@@ -84,24 +85,24 @@ public class Job internal constructor(private val native: org.tributary.ffi.Job)
      * `TributaryException.Update` if the examples do not fit the model, or the task names no ready model.
      */
     public fun train(features: FloatArray, labels: IntArray, width: Int): Boolean =
-        inTime { native.train(bytes(features), labels.map { it.toUInt() }, width.toULong()) }
+        inTime { train(bytes(features), labels.map { it.toUInt() }, width.toULong()) }
 
     /** Says that training failed. The reason stays on the device. Where the round no longer waits, nobody is told. */
     public fun fail(reason: String) {
-        inTime { native.fail(reason) }
+        inTime { fail(reason) }
     }
 
     /** Says that this app does not do such jobs. The reason stays on the device. Where the round no longer waits, nobody is told. */
     public fun refuse(reason: String) {
-        inTime { native.refuse(reason) }
+        inTime { refuse(reason) }
     }
 
     /** Gives the job up without an answer, unless it has one. */
     override fun close(): Unit = native.destroy()
 
     /** Whether the round still waited for the answer. */
-    private inline fun inTime(answer: () -> Unit): Boolean = try {
-        answer()
+    private inline fun inTime(answer: org.tributary.ffi.Job.() -> Unit): Boolean = try {
+        native.unlessClosed(answer)
         true
     } catch (_: TributaryException.Overdue) {
         false

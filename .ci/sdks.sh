@@ -2,7 +2,7 @@
 # The SDKs for C, Kotlin and Python beside the one for Rust, against a real coordinator. sdks.sh BINARY [LIBRARIES].
 #
 # 1. C: the example trains a model, and a careless program is told what it does wrong; plain and under sanitizers.
-# 2. Kotlin: the bindings and the package are compiled and tried on a JVM.
+# 2. Kotlin: the bindings and the package are compiled and tried on a JVM. What is for Android and Apple alone is parsed.
 # 3. The same bits: rounds with a participant in each language, killed at each step of a round and in the middle of its training, publish
 #    the model that four in C publish whom nobody kills, byte for byte; and so do rounds in which the programs drive the participants
 #    themselves, and in which one sends with the HTTP client of its JVM.
@@ -86,6 +86,12 @@ if has_kotlin; then
     shift_in_kotlin_lent=("${jvm[@]}" -Dtributary.client=lent org.tributary.tests.ShiftKt)
 else
     skip "a JVM, the Kotlin compiler (kotlin-jupyter-kernel from PyPI) or JNA (libjna-java) cannot be had, so no Kotlin was compiled or run"
+fi
+if has_parsers; then
+    (cd "$root" && find client-sdk/kotlin client-sdk/swift examples/android examples/ios -name build -prune -o \
+        \( -name '*.kt' -o -name '*.kts' -o -name '*.swift' \) -print0 | xargs -0 "$work/parsers/bin/python" .ci/sdks/parse.py)
+else
+    skip "tree-sitter-kotlin and tree-sitter-swift cannot be had from PyPI, so the Kotlin and Swift for Android and Apple were not parsed"
 fi
 if python_package; then
     shift_in_python=("$work/venv/bin/python" "$root/client-sdk/python/tests/shift.py")

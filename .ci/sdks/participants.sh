@@ -192,6 +192,13 @@ python_package() {
     export PYTHONPATH=$work/python
 }
 
+# Makes an interpreter that parses Kotlin and Swift.
+has_parsers() {
+    command -v python3 >/dev/null && python3 -m venv "$work/parsers" || return 1
+    timeout 120 "$work/parsers/bin/pip" install --quiet --disable-pip-version-check --only-binary=:all: \
+        tree-sitter==0.26.1 tree-sitter-kotlin==1.1.0 tree-sitter-swift==0.7.4
+}
+
 # Whether Kotlin can be compiled and run; sets $kotlin_path. The compiler comes from the package of a notebook kernel;
 # TRIBUTARY_KOTLIN_JARS names a folder that has it already.
 has_kotlin() {

@@ -44,12 +44,15 @@ try_c() {
     gcc "${flags[@]}" "$@" -o "$work/misuse" "$root/client-sdk/ffi/tests/c/misuse.c" "${native[@]}"
     gcc "${flags[@]}" "$@" -o "$work/machine" "$root/client-sdk/ffi/tests/c/machine.c" "${native[@]}"
     gcc "${flags[@]}" "$@" -o "$work/ready" "$root/client-sdk/ffi/tests/c/ready.c" "${native[@]}"
+    gcc "${flags[@]}" "$@" -o "$work/keys" "$root/client-sdk/ffi/tests/c/keys.c" "${native[@]}"
     in_federation train_in_c "$work/train"
     in_federation refused_in_c "$work/train"
     in_federation ready "$work/ready"
     in_federation machine "$work/machine"
+    in_federation sliced "$work/machine"
     in_federation misuse "$work/misuse"
-    echo "C, $name: the example learnt and refused what it cannot, a ready model was trained and used, a participant was driven, and misuse was told"
+    in_federation keys "$work/keys"
+    echo "C, $name: the example learnt and refused what it cannot, a ready model was trained and used, a participant was driven, and misuse and broken callbacks were told"
 }
 
 gcc "${flags[@]}" -o "$work/shift-c" "$root/client-sdk/ffi/tests/c/shift.c" "${native[@]}"

@@ -91,12 +91,13 @@ enabled = false" 'schedule = { kind = "exponential", factor = 0.9, over = "steps
     return 1
 }
 
-# A task of one participant for a ready model, without secure aggregation: linear NAME EPOCHS ROUNDS.
-linear() {
+# A task of one participant for a ready model, without secure aggregation: ready_task NAME EPOCHS ROUNDS [ITS KIND AND SIZES].
+ready_task() {
+    local model=${4:-'kind = "linear", inputs = 4'}
     cat >"$work/$1.toml" <<TOML
 name = "$1"
 [model]
-architecture = { kind = "linear", inputs = 4, classes = 2 }
+architecture = { $model, classes = 2 }
 [training]
 epochs = $2
 learning_rate = 0.1
@@ -114,8 +115,15 @@ TOML
 
 # An app without a training function takes part alone, and uses the model, also when the coordinator is gone: ready PROGRAM….
 ready() {
-    local used
-    linear ready 2 2
+    local used kind
+    ready_task mlp 2 1 'kind = "mlp", inputs = 4, hidden = [6]'
+    ready_task cnn 1 1 'kind = "cnn", height = 4, width = 4'
+    for kind in mlp cnn; do
+        options "$kind" "$kind" '{"secure_aggregation": {"required": false}}'
+        "$@" "$work/$kind.json" "$kind"
+        [ "$(field data.metrics.train_loss.value round show "$kind" 1 | cut -c1)" = 0 ] || { "$binary" round show "$kind" 1; return 1; }
+    done
+    ready_task ready 2 2
     options ready ready '{"secure_aggregation": {"required": false}}'
     used=$("$@" "$work/ready.json")
     [ "$(field data.metrics.train_loss.value round show ready 2 | cut -c1)" = 0 ] || { "$binary" round show ready 2; return 1; }
@@ -136,7 +144,7 @@ enabled = false"
 
 # An app drives a participant that trains a ready model for longer than a slice: sliced PROGRAM….
 sliced() {
-    linear sliced 200 1
+    ready_task sliced 200 1
     options sliced sliced '{"secure_aggregation": {"required": false}, "training_slice_ms": 10}'
     "$@" "$work/sliced.json" sliced
     [ "$(field data.reported round show sliced 1)" = 1 ] || { "$binary" round show sliced 1; return 1; }
@@ -166,6 +174,22 @@ budget = { steps = 9, time_ms = 20000 }"
     "$@" "$work/careless.json" "$work/other.json"
     damaged truncated "it is cut off" "$@"
     damaged newer "update the app" "$@"
+    damaged restored "restored from a copy" "$@"
+    options capped absent '{"device_conditions": {"charging": false, "unmetered": false, "idle": false, "max_thermal": null, "max_bytes_per_day": 1}}'
+    "$@" "$work/capped.json" capped
+}
+
+# A key store of the app's own that fails, or does not return, once it has begun: keys PROGRAM….
+keys() {
+    local name
+    task keyed 1 1 "[secure_aggregation]
+enabled = false"
+    options keyed keyed '{"secure_aggregation": {"required": false}, "checkpoint_every_ms": 0}'
+    for name in full stuck slow aside; do
+        options "$name" absent
+    done
+    "$@" "$work/keyed.json" "$work/full.json" "$work/stuck.json" "$work/slow.json" "$work/aside.json"
+    [ "$(field data.reported round show keyed 1)" = 1 ] || { "$binary" round show keyed 1; return 1; }
 }
 
 # A journal in a state that no participant of this version leaves, and what is said of it: damaged HOW WORDS PROGRAM….
@@ -175,6 +199,10 @@ damaged() {
     python3 - "$1" "$work/journal-damaged-$1" <<'PYTHON'
 import pathlib, sys
 for record in pathlib.Path(sys.argv[2]).glob("*.record"):
+    if sys.argv[1] == "restored":
+        # As the folder was before anything was written.
+        record.unlink()
+        continue
     sealed = record.read_bytes()
     # After 16 bytes comes the version, and what a record must have ends after the 94th.
     record.write_bytes(sealed[:60] if sys.argv[1] == "truncated" else sealed[:16] + bytes([sealed[16] + 1]) + sealed[17:])

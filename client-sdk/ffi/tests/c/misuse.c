@@ -1,10 +1,11 @@
 // What a careless app does, with what each call must say. `.ci/sdks.sh` runs it plain and under sanitizers.
 //
-//     misuse OPTIONS.json OTHER.json | journal | damaged WORDS
+//     misuse OPTIONS.json OTHER.json | journal | damaged WORDS | capped
 //
 // OPTIONS.json is of a participant of a task with a cohort of one, three rounds and the tensors w of shape [2, 3] and b of shape
 // [2], and allows a model of 1000 bytes; OTHER.json is of a participant with a folder of its own, whose secrets this program keeps.
-// With `journal` it enrols and leaves its journal; with `damaged` that was changed, and must be refused with these words.
+// With `journal` it enrols and leaves its journal; with `damaged` that was changed, and must be refused with these words. With `capped` its
+// options allow it a byte a day.
 
 #include <math.h>
 #include <pthread.h>
@@ -336,7 +337,18 @@ static void a_forked_child_is_told(TributaryParticipant participant, TributaryJo
     CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-static void a_participant(const char *options) {
+// The journal is in use, for a real process of its own as well.
+static void another_process_is_told(const char *path) {
+    pid_t child = fork();
+    if (child == 0) {
+        execl("/proc/self/exe", "misuse", path, "damaged", "in use", (char *)NULL);
+        _exit(1);
+    }
+    int status = 1;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static void a_participant(const char *options, const char *path) {
     static Told told; // Stays, to see what comes too late.
     TributaryCallbacks app = {.context = &told, .on_event = on_event, .device_state = device_state};
     TributaryParticipant participant, twice;
@@ -344,6 +356,7 @@ static void a_participant(const char *options) {
     memset(&app, 0, sizeof app); // The structure is not needed any more.
     atomic_store(&told.participant, participant.id);
     EXPECT_WORDS(JOURNAL, "in use", tributary_start(options, NULL, &twice));
+    another_process_is_told(path);
     EXPECT(ARGUMENT, tributary_next(participant, 0, NULL));
 
     // Of the device nothing is known, which holds it up until the app tells.
@@ -458,6 +471,17 @@ static void blocks_in_request(void *context, TributaryExchange exchange, const T
     EXPECT(OK, tributary_exchange_fail(exchange, "it comes too late"));
 }
 
+static void fails_request(void *context, TributaryExchange exchange, const TributaryRequest *request) {
+    (void)context, (void)request;
+    EXPECT(OK, tributary_exchange_fail(exchange, "the radio is off"));
+}
+
+static int blocks_in_certificate(void *context, const char *certificate, const uint8_t *key, size_t key_bytes) {
+    (void)certificate, (void)key, (void)key_bytes;
+    block(context);
+    return 0;
+}
+
 static int takes_certificate(void *context, const char *certificate, const uint8_t *key, size_t key_bytes) {
     (void)context, (void)certificate, (void)key, (void)key_bytes;
     return 0;
@@ -562,12 +586,18 @@ static void secrets_of_its_own(const char *options) {
         set_over(&secrets, 1);
     }
     set_over(&secrets, 0);
-    // Another key, or none any more: the journal is not touched.
+    // Another device's key, or none any more: the journal is not touched, by whoever opens it.
+    TributaryMachine machine;
+    TributaryModel model;
     secrets.secrets[0][5] ^= 1;
     EXPECT_WORDS(JOURNAL, "does not open", tributary_start(options, &app, &participant));
+    EXPECT_WORDS(JOURNAL, "does not open", tributary_machine_open(options, &app, &machine));
+    EXPECT_WORDS(JOURNAL, "does not open", tributary_model_load(options, &app, "absent", &model));
     int saves = secrets.saves;
     memset(secrets.names, 0, sizeof secrets.names);
     EXPECT_WORDS(JOURNAL, "key store has no key", tributary_start(options, &app, &participant));
+    EXPECT_WORDS(JOURNAL, "key store has no key", tributary_machine_open(options, &app, &machine));
+    EXPECT_WORDS(JOURNAL, "key store has no key", tributary_model_load(options, &app, "absent", &model));
     CHECK(secrets.saves == saves);
     set_over(&secrets, 1);
 }
@@ -659,23 +689,58 @@ static void a_damaged_journal(const char *options, const char *words) {
     EXPECT_WORDS(JOURNAL, words, tributary_model_load(options, NULL, "absent", &model));
 }
 
+// What it sends when it enrols is more than a byte: then it rests, whatever the device is like.
+static void a_byte_a_day(const char *options) {
+    TributaryParticipant participant;
+    TributaryDataUse used;
+    TributaryCode code;
+    char held_up[256];
+    EXPECT(OK, tributary_start(options, NULL, &participant));
+    while ((code = tributary_held_up(participant, held_up, sizeof held_up, NULL)) == TRIBUTARY_CODE_NOTHING) {
+        usleep(10000);
+    }
+    EXPECT(OK, code);
+    CHECK(strncmp(held_up, "data_cap: ", 10) == 0);
+    EXPECT(OK, tributary_data_use(participant, &used));
+    CHECK(used.sent_today > 0 && used.sent >= used.sent_today && used.received >= used.received_today);
+    TributaryJob job;
+    EXPECT(NOTHING, tributary_next(participant, 0, &job));
+    EXPECT(OK, tributary_close(participant, 10000));
+}
+
+// What it does beside misuse, in a process of its own.
+static int is_done(int count, char **arguments) {
+    char *own = read_text(arguments[1]);
+    if (count == 4) {
+        a_damaged_journal(own, arguments[3]);
+    } else if (strcmp(arguments[2], "journal") == 0) {
+        leaves_a_journal(own);
+    } else if (strcmp(arguments[2], "capped") == 0) {
+        a_byte_a_day(own);
+    } else {
+        free(own);
+        return 0;
+    }
+    free(own);
+    return 1;
+}
+
 int main(int count, char **arguments) {
     CHECK(count == 3 || count == 4);
-    if (strcmp(arguments[2], "journal") == 0 || count == 4) {
-        char *own = read_text(arguments[1]);
-        count == 4 ? a_damaged_journal(own, arguments[3]) : leaves_a_journal(own);
-        free(own);
+    if (is_done(count, arguments)) {
         return 0;
     }
     char *options = read_text(arguments[1]), *other = read_text(arguments[2]);
     nothing_is_there(options);
-    a_participant(options);
+    a_participant(options, arguments[1]);
     secrets_of_its_own(other);
-    static atomic_int in_event, in_state, in_request;
+    static atomic_int in_event, in_state, in_request, in_certificate;
     a_callback_that_blocks(options, (TributaryCallbacks){.on_event = blocks_in_event}, &in_event);
     a_callback_that_blocks(options, (TributaryCallbacks){.device_state = blocks_in_state}, &in_state);
     TributaryCallbacks client = {.begin_request = blocks_in_request, .show_certificate = takes_certificate};
     a_callback_that_blocks(options, client, &in_request);
+    client = (TributaryCallbacks){.begin_request = fails_request, .show_certificate = blocks_in_certificate};
+    a_callback_that_blocks(options, client, &in_certificate);
     a_client_of_its_own(options);
     free(options);
     free(other);

@@ -29,6 +29,7 @@ fun main(arguments: Array<String>) {
     if (arguments.size > 1) return sliced(options)
     val good = DeviceState(charging = true, unmetered = true, idle = true, batteryPercent = null, thermal = Thermal.NOMINAL)
     val begin = System.nanoTime()
+    fun elapsed() = ((System.nanoTime() - begin) / 1_000_000).milliseconds
     var rested = 0
     var paused = 0
     val rounds = mutableListOf<Int>()
@@ -45,14 +46,18 @@ fun main(arguments: Array<String>) {
                 paused += 1
             } else {
                 check(rounds.isNotEmpty() || job.checkpoint()?.single() == 7.toByte())
-                job.finish(FloatArray(8) { 1f + rounds.size }, examples = 10)
+                // While this thread performs the training, another one is told that it is busy, and answers the job.
+                inThread {
+                    check(machine.tick(good, examples = 10, elapsed = elapsed()) == Todo.Busy)
+                    check(!machine.perform {})
+                    check(job.finish(FloatArray(8) { 1f + rounds.size }, examples = 10))
+                }
                 rounds += job.round
             }
         }
         while (true) {
-            val elapsed = ((System.nanoTime() - begin) / 1_000_000).milliseconds
             val device = if (rested < 2) good.copy(unmetered = null) else good
-            when (val todo = machine.tick(device, examples = 10, elapsed = elapsed)) {
+            when (machine.tick(device, examples = 10, elapsed = elapsed())) {
                 Todo.Send, Todo.Fetch, Todo.Train -> check(rested == 2 && machine.perform(train))
                 Todo.Journal -> check(machine.perform(train))
                 is Todo.WaitUntil -> if (rested < 2) {

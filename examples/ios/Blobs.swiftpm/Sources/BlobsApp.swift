@@ -41,7 +41,7 @@ struct BlobsApp: App {
     }
 
     /// The app uses the model, also without a network.
-    private func use() async {
+    @MainActor private func use() async {
         do {
             used = try await Federation.used()
         } catch {

@@ -3,7 +3,8 @@
 #
 # 1. C: the example trains a model, and a careless program is told what it does wrong; plain and under sanitizers.
 # 2. Kotlin: the bindings and the package are compiled and tried on a JVM.
-# 3. The same bits: rounds with a participant in each language, killed at each step of a round and in the middle of its training, publish
+# 3. Swift: the bindings and what of the package is not only Apple's are compiled, and take part in the rounds of 4.
+# 4. The same bits: rounds with a participant in each language, killed at each step of a round and in the middle of its training, publish
 #    the model that four in C publish whom nobody kills, byte for byte; and so do rounds in which the programs drive the participants
 #    themselves, and in which one sends with the HTTP client of its JVM.
 #
@@ -93,7 +94,18 @@ else
     skip "numpy cannot be had from PyPI, so Python took no part in the rounds of all languages"
 fi
 
-# ---- 3. The same bits
+# ---- 3. Swift
+
+shift_in_swift=() shift_in_swift_driven=()
+if has_swift; then
+    compile_swift
+    shift_in_swift=("${in_swift[@]}" "$swift_root/tributary/shift")
+    shift_in_swift_driven=(env TRIBUTARY_DRIVEN=1 "${shift_in_swift[@]}")
+else
+    skip "a Debian with Swift is 2.5 GB and not made without TRIBUTARY_SWIFT=1, so no Swift was compiled or run"
+fi
+
+# ---- 4. The same bits
 
 same_bits
 exit "$skipped"

@@ -227,6 +227,24 @@ compile_swift() {
     in_swift=("$swift_root/lib64/ld-linux-x86-64.so.2" --library-path "$place:$swift_root/usr/libexec/swift/lib/swift/linux:$lib")
 }
 
+# Whether C programs for aarch64 can be linked, by zig, and run, by QEMU.
+has_aarch64() {
+    command -v cargo-zigbuild >/dev/null && command -v python-zig >/dev/null && command -v qemu-aarch64 >/dev/null && [ -e /usr/aarch64-linux-gnu/lib/libc.so.6 ]
+}
+
+# Builds the library as apps get it, and C programs with it: aarch64_programs PROFILE FEATURES [RUSTFLAGS]. Sets $in_aarch64, which runs them.
+aarch64_programs() {
+    local name place=$work/aarch64-$1
+    (cd "$root" && RUSTFLAGS=${3:-} cargo-zigbuild zigbuild --locked --quiet --target aarch64-unknown-linux-gnu --profile "$1" --package tributary-ffi --lib \
+        --no-default-features --features "$2")
+    mkdir "$place"
+    cp "${CARGO_TARGET_DIR:-$root/target}/aarch64-unknown-linux-gnu/$1/libtributary_ffi.so" "$place/"
+    for name in shift misuse machine ready; do
+        python-zig cc -target aarch64-linux-gnu "${flags_of_c[@]}" -o "$place/$name" "$root/client-sdk/ffi/tests/c/$name.c" -L"$place" -ltributary_ffi -lpthread -lm
+    done
+    in_aarch64=(qemu-aarch64 -L /usr/aarch64-linux-gnu -E "LD_LIBRARY_PATH=$place")
+}
+
 # Runs a program that is killed at one moment after the other, and then lives: killed_at "MOMENT …" PROGRAM….
 killed_at() {
     local moment status
@@ -302,7 +320,7 @@ steps="enrolled invited assigned shared fetched delivered middle trained answere
 # the participants themselves. With Kotlin there is a fourth, where a participant sends with the HTTP client of its JVM in the place of the
 # library's HTTPS.
 same_bits() {
-    local third=shift_in_python fourth=shift_in_kotlin mixed alike driven swift lent
+    local third=shift_in_python fourth=shift_in_kotlin mixed alike driven swift aarch64 lent
     [ ${#shift_in_python[@]} -gt 0 ] || third=shift_in_c
     [ ${#shift_in_kotlin[@]} -gt 0 ] || fourth=shift_in_c
     mixed=$(in_federation rounds "$steps" shift_in_rust shift_in_c $third $fourth)
@@ -318,6 +336,11 @@ same_bits() {
         driven=$(in_federation rounds "assigned middle answered uploaded" shift_in_rust shift_in_c shift_in_swift shift_in_swift_driven)
         [ "$driven" = "$alike" ] || { echo "driven by Swift the model differs: $driven, $alike"; return 1; }
         echo "the same bits: so did Rust, C, ${fourth#shift_in_} and Swift, killed at every step, and Swift that drives a participant"
+    fi
+    if [ ${#shift_in_aarch64[@]} -gt 0 ]; then
+        aarch64=$(in_federation rounds "$steps" shift_in_rust shift_in_c shift_in_aarch64 shift_in_aarch64)
+        [ "$aarch64" = "$alike" ] || { echo "on aarch64 the model differs: $aarch64, $alike"; return 1; }
+        echo "the same bits: so did Rust, C, and two in C on aarch64, killed at every step"
     fi
     [ ${#shift_in_kotlin_lent[@]} -gt 0 ] || return 0
     lent=$(in_federation rounds "enrolled middle uploaded" shift_in_rust shift_in_c shift_in_kotlin shift_in_kotlin_lent)

@@ -133,7 +133,9 @@ pub struct Driven {
     inner: Mutex<Inner>,
     around: Around,
     /// For requests, on the threads that perform them.
-    runtime: Runtime,
+    runtime: Arc<Runtime>,
+    /// The process that made it.
+    process: u32,
 }
 
 impl Driven {
@@ -152,7 +154,7 @@ impl Driven {
             round_trip: RoundTrip::default(),
             stops: false,
         };
-        Ok(Self { inner: inner.into(), around, runtime })
+        Ok(Self { inner: inner.into(), around, runtime: runtime.into(), process: std::process::id() })
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -308,6 +310,17 @@ impl Driven {
     }
 }
 
+impl Drop for Driven {
+    /// A forked child shares the sockets of its parent, and the list of those that the parent waits for (epoll). To drop them would take them
+    /// off that list, so that the parent never heard an answer on them; and the runtime would wait for helper threads that only the parent
+    /// has. So a child leaves both as they are.
+    fn drop(&mut self) {
+        if std::process::id() != self.process {
+            std::mem::forget((Arc::clone(&self.runtime), Arc::clone(&self.around.transport)));
+        }
+    }
+}
+
 impl Step {
     fn of(action: &Action) -> Self {
         match action {
@@ -328,3 +341,6 @@ impl Step {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

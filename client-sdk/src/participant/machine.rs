@@ -439,7 +439,10 @@ impl State {
             Self::FetchFinal(state) => state.settle(core, now),
             state => match state.before_input() {
                 Some((place, deadline)) => match core.must_leave(deadline, now) {
-                    Some(LeaveReason::GiveUp(AbandonReason::Conditions)) if state.can_rest(core, now) => state,
+                    Some(LeaveReason::GiveUp(AbandonReason::Conditions)) if state.can_rest(core, now) => match state {
+                        Self::Train(training) => training.rest(),
+                        state => state,
+                    },
                     Some(leave) => {
                         let Self::Train(Train { work, .. }) = &state else { return core.leave(place, leave) };
                         work.cancel();

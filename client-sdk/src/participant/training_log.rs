@@ -82,6 +82,8 @@ struct Inner {
     calls: Vec<Call>,
     /// What the call after these has saved.
     state: Option<Zeroizing<Vec<u8>>>,
+    /// The journal does not have this state, although the run has a writer.
+    is_unwritten: bool,
     /// When the last checkpoint was written, or the first run began: runs may be shorter than the time between two.
     written_at: Duration,
 }
@@ -205,7 +207,7 @@ impl TrainingLog {
         let mut inner = self.inner();
         if inner.calls.len() == number {
             inner.calls.push(call);
-            inner.state = None;
+            (inner.state, inner.is_unwritten) = (None, false);
             self.has_state.store(false, Ordering::Relaxed);
             self.pause.anew();
         }
@@ -226,21 +228,37 @@ impl TrainingLog {
         }
         // Read once: a state that is not written must not count for a pause that is requested meanwhile.
         let is_told = self.pause.is_told();
+        let mut is_unwritten = false;
         if let Some(writer) = inner.writer.clone() {
             let now = writer.clock.now().elapsed;
-            if at_once || is_told || now.saturating_sub(inner.written_at) >= writer.every {
+            is_unwritten = !at_once && !is_told && now.saturating_sub(inner.written_at) < writer.every;
+            if !is_unwritten {
                 let record = TrainingRecord::encode(self.id, self.seed, &inner.calls, Some(state))?;
                 self.is_written.store(true, Ordering::Relaxed);
                 (writer.write)(&Record::new(snapshot::TRAINING.to_owned(), record))?;
                 inner.written_at = writer.clock.now().elapsed;
             }
         }
-        inner.state = Some(Zeroizing::new(state.to_vec()));
+        (inner.state, inner.is_unwritten) = (Some(Zeroizing::new(state.to_vec())), is_unwritten);
         self.has_state.store(true, Ordering::Relaxed);
         if is_told {
             self.pause.saved();
         }
         Ok(())
+    }
+
+    /// The record of what was saved last, if the journal does not have it and no run is under way. Returned once.
+    pub(super) fn unwritten(&self) -> Result<Option<Record>, JournalError> {
+        // A run under way writes by itself, and its lock may wait for the disk.
+        if !self.has_ended() {
+            return Ok(None);
+        }
+        let mut inner = self.inner();
+        let Some(state) = inner.state.as_ref().filter(|_| inner.is_unwritten) else { return Ok(None) };
+        let record = TrainingRecord::encode(self.id, self.seed, &inner.calls, Some(state.as_slice()))?;
+        inner.is_unwritten = false;
+        self.is_written.store(true, Ordering::Relaxed);
+        Ok(Some(Record::new(snapshot::TRAINING.to_owned(), record)))
     }
 }
 

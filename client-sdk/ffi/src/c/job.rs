@@ -117,7 +117,8 @@ fn answer(job: TributaryJob, put: impl FnOnce(&Job) -> Result<(), TributaryError
         handed_out.job.of_this_process()?;
         let answered = put(&handed_out.job);
         if !matches!(answered, Err(TributaryError::Update(_) | TributaryError::Argument(_))) {
-            JOBS.take(job.id)?;
+            // Another thread may have done so, if it answered too late.
+            forget(job);
         }
         answered.map(|()| TributaryCode::Ok)
     })

@@ -368,7 +368,7 @@ impl RoundWork {
         self.log.ran_out()
     }
 
-    /// Whether something was saved of the training.
+    /// Whether a run that pauses now can go on later.
     pub(super) fn has_state(&self) -> bool {
         self.log.has_state()
     }

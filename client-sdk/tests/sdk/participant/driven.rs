@@ -321,6 +321,44 @@ fn conditions_that_end_after_any_step_lose_none_that_was_taken_also_if_it_is_kil
     }
 }
 
+#[test]
+fn a_job_that_is_answered_when_it_should_pause_is_the_last_before_the_pause() {
+    let undisturbed = one_round(true);
+    assert!(is_over(&Time(Duration::ZERO).drive(&driven(&undisturbed), trained, |_| false)));
+    let expected = undisturbed.world(|world| world.accepted.clone());
+    for is_killed in [false, true] {
+        let (coordinator, journal) = (one_round(true), Arc::new(MemoryJournal::new()));
+        let mut participant = driven_on(&coordinator, &journal, &Hand::default());
+        let (mut time, mut jobs) = (Time(Duration::ZERO), 0);
+        time.drive(&participant, drop, |step| matches!(step, Step::Train));
+        let first = |job: Job| {
+            let told = participant.tick(time.now(), DeviceState::default(), None);
+            assert!(matches!(told, Step::Busy), "{told:?}");
+            assert!(job.training.checkpoints.should_pause());
+            jobs += 1;
+            trained(job);
+        };
+        assert!(participant.perform(&mut Called::new(3, first)));
+        assert_eq!(jobs, 1, "the second one waits");
+        rests_with_its_checkpoint(&participant, &time);
+        if is_killed {
+            participant = driven_on(&coordinator, &journal, &Hand::default());
+        }
+        let second = |job: Job| {
+            assert!(job.training.checkpoints.load().is_none());
+            jobs += 1;
+            trained(job);
+        };
+        let end = time.drive(&participant, second, |_| false);
+        assert!(is_over(&end), "{end:?}");
+        assert_eq!(jobs, 2, "killed: {is_killed}");
+        coordinator.world(|world| {
+            assert!(world.abandoned.is_empty());
+            assert_eq!(world.accepted, expected, "killed: {is_killed}");
+        });
+    }
+}
+
 /// A journal whose first write panics.
 struct Panics {
     journal: MemoryJournal,

@@ -36,7 +36,7 @@ pub enum Step {
     Send,
     /// Fetch a model: [`Driven::perform`].
     Fetch,
-    /// Train: [`Driven::perform`], which takes as long as the trainer does.
+    /// Train, or evaluate the last version of a task that is over: [`Driven::perform`], which takes as long as the trainer does.
     Train,
     /// Read or write the journal: [`Driven::perform`].
     Journal,
@@ -270,6 +270,10 @@ impl Driven {
                 let done = catch_unwind(AssertUnwindSafe(|| work.run_in(trainer, surroundings, &mut || ())));
                 Input::Trained(done.unwrap_or(Err(WorkError::Panicked)))
             }
+            Action::Evaluate(last) => {
+                let done = catch_unwind(AssertUnwindSafe(|| last.evaluate(trainer)));
+                Input::Evaluated(done.unwrap_or(Err(WorkError::Panicked)))
+            }
             Action::Load(name) => Input::Loaded(journal.load(&name)),
             Action::Persist(records) => {
                 // A checkpoint of a training that was left must not come after what removes it.
@@ -326,7 +330,7 @@ impl Step {
         match action {
             Action::Send(_) => Self::Send,
             Action::Fetch { .. } => Self::Fetch,
-            Action::Train(_) => Self::Train,
+            Action::Train(_) | Action::Evaluate(_) => Self::Train,
             Action::Load(_) | Action::Persist(_) => Self::Journal,
             Action::WaitUntil(moment) => Self::WaitUntil(*moment),
             Action::Finished(outcome) => Self::Finished(outcome.clone()),

@@ -59,7 +59,7 @@ struct Running {
     since: Option<Duration>,
     /// The training that it is, if it is one.
     training: Option<Arc<RoundWork>>,
-    /// When the app's conditions are looked at next, while it trains.
+    /// When the app's conditions are looked at next, while it trains or evaluates.
     look_at: Option<Instant>,
 }
 
@@ -313,18 +313,16 @@ impl Participant {
         }
     }
 
-    /// Looks at the app's conditions in the middle of a training that may pause, if it is time.
+    /// Looks at the app's conditions in the middle of an evaluation, or of a training that may pause, if it is time.
     fn look_at_conditions(&mut self) {
-        let Some(Running { training: Some(work), look_at: Some(look_at), .. }) = &mut self.running.running else {
-            return;
-        };
+        let Some(Running { training, look_at: Some(look_at), .. }) = &mut self.running.running else { return };
         let now = Instant::now();
         if now < *look_at {
             return;
         }
         *look_at = now + self.slice;
-        // Whether it may pause is known once it has begun.
-        if work.may_pause() {
+        // Whether a training may pause is known once it has begun.
+        if training.as_ref().is_none_or(|work| work.may_pause()) {
             self.conditions_changed();
         }
     }
@@ -423,6 +421,17 @@ impl Participant {
                 let answer = async { tokio::task::spawn_blocking(run).await.unwrap_or(Err(WorkError::Panicked)) };
                 let answer = Box::pin(async { Input::Trained(answer.await) });
                 Some(Running { training, look_at, ..Running::droppable(answer) })
+            }
+            Action::Evaluate(last) => {
+                let trainer = Arc::clone(&self.trainer);
+                let run = move || {
+                    let mut trainer = trainer.lock().unwrap_or_else(PoisonError::into_inner);
+                    let done = catch_unwind(AssertUnwindSafe(|| last.evaluate(trainer.as_mut())));
+                    done.unwrap_or(Err(WorkError::Panicked))
+                };
+                let answer = async { tokio::task::spawn_blocking(run).await.unwrap_or(Err(WorkError::Panicked)) };
+                let answer = Box::pin(async { Input::Evaluated(answer.await) });
+                Some(Running { look_at: Some(Instant::now() + self.slice), ..Running::droppable(answer) })
             }
             Action::Load(name) => {
                 let load = move || journal.load(&name);

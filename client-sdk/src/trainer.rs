@@ -80,6 +80,20 @@ pub trait Trainer: Send {
     /// [`TrainerError`], as for [`Self::train`].
     fn evaluate(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError>;
 
+    /// Evaluates the last version of a task that is over, for the app alone ([`Model::metrics`](crate::Model::metrics)); by default as
+    /// [`Self::evaluate`]. `job.round` is the version's number. It is called under the conditions of a training, and again later if they end
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// [`TrainerError`]: the app gets the version without metrics.
+    fn evaluate_last(
+        &mut self,
+        model: &Parameters,
+        job: &TrainingJob,
+    ) -> Result<Vec<(String, MetricValue)>, TrainerError> {
+        self.evaluate(model, job)
+    }
+
     /// The rows for an analysis (statistics, clusters, trees), with the columns that `job.analytics` names, in that
     /// order. They never leave the device.
     ///

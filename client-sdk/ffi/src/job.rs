@@ -209,7 +209,7 @@ impl Job {
 
     /// Keeps the state of the training, so that it goes on from there after a pause, and after its process was killed. It replaces
     /// the last one, has at most four times `max_model_bytes`, and goes with the round. The journal seals it, once in
-    /// `checkpoint_every_ms` of the options; what was saved in between serves a pause, and not a new process.
+    /// `checkpoint_every_ms` of the options; what was saved in between goes there before the training rests.
     ///
     /// # Errors
     /// [`TributaryError::Update`] if it is too large; [`TributaryError::Overdue`] if the round no longer waits, or the job was

@@ -21,9 +21,10 @@ pub struct KeptModel {
     pub sha256: Digest,
     /// Size of the published file.
     pub bytes: u64,
-    /// What the trainer measured of it, by name, on data that it holds out; empty before a training that began with it. Of a trainer that
-    /// evaluates nothing, as an app that answers jobs: what the answer said, without what is of the training (`train_…`) and of the
-    /// personalized model (`personal_…`).
+    /// What the trainer measured of it, by name, on data that it holds out; empty before a training that began with it. The last version of a
+    /// task is measured when it comes ([`Trainer::evaluate_last`](crate::Trainer::evaluate_last)), if its file is the whole model. Of a trainer that
+    /// evaluates nothing, as an app that answers jobs: what the answer said, without what is of the training (`train_…`) and of the personalized
+    /// model (`personal_…`).
     pub metrics: Vec<(String, MetricValue)>,
     /// The same of the personalized model that the same round left.
     pub personal_metrics: Vec<(String, MetricValue)>,

@@ -27,10 +27,12 @@ use super::base::RoundBase;
 use super::plan::Plan;
 use super::plan_error::WorkError;
 use super::received::Received;
+use super::record::Record;
 use super::snapshot::{Control, TrainingRecord};
 use super::training_log::{Logged, Surroundings, TrainingLog};
 use crate::checkpoints::Checkpoints;
 use crate::identity::SigningKey;
+use crate::journal::JournalError;
 use crate::personalize::{LocalResult, LocalRound, PersonalTensors};
 use crate::seed::RoundSeeds;
 use crate::trainer::{Cancel, Trained, Trainer, TrainerError, TrainingJob};
@@ -366,9 +368,14 @@ impl RoundWork {
         self.log.ran_out()
     }
 
-    /// Whether something was saved of the training.
+    /// Whether a run that pauses now can go on later.
     pub(super) fn has_state(&self) -> bool {
         self.log.has_state()
+    }
+
+    /// The record of its newest checkpoint, if the journal does not have it and no run is under way. Returned once.
+    pub(super) fn unwritten(&self) -> Result<Option<Record>, JournalError> {
+        self.log.unwritten()
     }
 
     /// Waits for a checkpoint that is being written by a run that was cancelled: call it before a record is written after

@@ -117,7 +117,8 @@ fn answer(job: TributaryJob, put: impl FnOnce(&Job) -> Result<(), TributaryError
         handed_out.job.of_this_process()?;
         let answered = put(&handed_out.job);
         if !matches!(answered, Err(TributaryError::Update(_) | TributaryError::Argument(_))) {
-            JOBS.take(job.id)?;
+            // Another thread may have done so, if it answered too late.
+            forget(job);
         }
         answered.map(|()| TributaryCode::Ok)
     })
@@ -225,7 +226,7 @@ pub extern "C" fn tributary_job_checkpoint(
 
 /// Keeps `count` bytes, the state of the training, so that it goes on from there after a pause, and after its process was killed. They
 /// are copied, replace the last ones, and go with the round. The journal seals them, once in `checkpoint_every_ms` of the options; what
-/// was saved in between serves a pause, and not a new process.
+/// was saved in between goes there before the training rests.
 ///
 /// Errors: UPDATE (more than four times `max_model_bytes`), OVERDUE (the round no longer waits, or the job was taken back), JOURNAL; the
 /// last ones are still there, and so is the job. ARGUMENT, CLOSED.

@@ -21,3 +21,5 @@ mod machine;
 mod model;
 mod participant;
 mod tensors;
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use learning::{Layout, Parameters, TensorSpec, WrongLayout};
 
-use super::round::{mix, narrow};
+use super::round::{Turn, mix, narrow};
 use super::{LocalError, LocalResult, LocalRound, Method, MethodError, PersonalTensors};
 use crate::trainer::Constraints;
 
@@ -68,7 +68,7 @@ impl Method for Apfl {
         (plan.learning_rate, plan.momentum, plan.weight_decay, plan.proximal_mu) = (rate, 0.0, 0.0, 0.0);
         let batches = update.examples.div_ceil(u64::from(plan.batch_size.max(1)));
         let steps = plan.steps.map_or_else(|| batches.saturating_mul(u64::from(plan.epochs)), u64::from).max(1);
-        let trained = round.train_within(&start, plan, 1, Constraints::default())?;
+        let trained = round.train_within(&start, plan, Turn::Own(1), Constraints::default())?;
         // A trainer that does not report its reach took all steps at one rate.
         #[expect(clippy::cast_precision_loss, reason = "steps are far below 2^53")]
         let reach = trained.reach().unwrap_or(rate * steps as f64);

@@ -1,5 +1,6 @@
 //! Plain fine-tuning: each participant's personalized model is the received one, trained further locally.
 
+use super::round::Turn;
 use super::{LocalError, LocalResult, LocalRound, Method, PersonalTensors};
 use crate::trainer::Constraints;
 
@@ -23,7 +24,7 @@ impl Method for FineTune {
             }
             plan.learning_rate = self.learning_rate.unwrap_or(plan.learning_rate);
             plan.proximal_mu = 0.0;
-            round.train_within(received, plan, 1, Constraints::default())?.parameters
+            round.train_within(received, plan, Turn::Own(1), Constraints::default())?.parameters
         };
         let own = round.own(&tuned)?;
         Ok(LocalResult { update, personal: Some(PersonalTensors::new(tuned)), evaluated, own })

@@ -142,9 +142,9 @@ fn enrolled(folder: &Path, coordinator: &Arc<Coordinator>, slice_ms: u64, every_
 /// A machine whose trainings are asked to pause after so many looks at the clock, and have a checkpoint in the journal after so many.
 fn machine(folder: &Path, coordinator: &Arc<Coordinator>, slice_ms: u64, every_ms: u64) -> Machine {
     let (options, callbacks) = enrolled(folder, coordinator, slice_ms, every_ms);
-    let builder = builder(options, callbacks, true).unwrap().0;
+    let (builder, _, abilities) = builder(options, callbacks, true).unwrap();
     let driven = builder.clock(Ticking::default()).build_driven().unwrap();
-    Machine { driven, clock: SystemClock::new(), process: std::process::id() }
+    Machine { driven, abilities, clock: SystemClock::new(), process: std::process::id() }
 }
 
 /// Ticks, and performs what is said, until the task is over, or the process is to die.

@@ -59,17 +59,4 @@ fn measure(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rows_that_are_none_are_refused() {
-        let made = |numbers, rows, width| labelled(vec![0.0; numbers], vec![0; rows], width);
-        assert!(made(6, 2, 3).is_ok());
-        for (numbers, rows, width) in [(0, 0, 3), (5, 2, 3), (6, 2, 2), (6, 2, usize::MAX), (6, 2, 0)] {
-            assert_eq!(made(numbers, rows, width), Err(UpdateError::Rows { numbers, rows, width }));
-        }
-        let told = made(5, 2, 3).unwrap_err().to_string();
-        assert_eq!(told, "5 numbers and 2 classes are no 2 rows of 3 numbers, at least one");
-    }
-}
+mod tests;

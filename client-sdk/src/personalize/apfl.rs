@@ -11,7 +11,7 @@ use learning::{Layout, Parameters, TensorSpec, WrongLayout};
 
 use super::round::{Turn, mix, narrow};
 use super::{LocalError, LocalResult, LocalRound, Method, MethodError, PersonalTensors};
-use crate::trainer::Constraints;
+use crate::trainer::{Constraints, Trained};
 
 /// Beyond these bounds v or w would no longer be trained.
 const ALPHA: std::ops::RangeInclusive<f64> = 0.05..=0.95;
@@ -72,7 +72,7 @@ impl Method for Apfl {
         // A trainer that does not report its reach took all steps at one rate.
         #[expect(clippy::cast_precision_loss, reason = "steps are far below 2^53")]
         let reach = trained.reach().unwrap_or(rate * steps as f64);
-        let end = trained.parameters;
+        let Trained { parameters: end, metrics: said, .. } = trained;
 
         let moved = start.values().iter().zip(end.values()).map(|(start, end)| f64::from(start - end));
         let apart = local.values().iter().zip(shared.values()).map(|(local, shared)| f64::from(local - shared));
@@ -83,7 +83,7 @@ impl Method for Apfl {
         for ((local, end), shared) in local.values_mut().iter_mut().zip(end.values()).zip(shared.values()) {
             *local = (end - (1.0 - share) * shared) / share;
         }
-        let own = round.own(&mix(&local, narrow(next), shared))?;
+        let own = round.own(&mix(&local, narrow(next), shared))?.said(said);
         let personal = self.close(&local, next)?;
         Ok(LocalResult { update, personal: Some(personal), evaluated, own })
     }

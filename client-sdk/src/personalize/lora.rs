@@ -43,9 +43,9 @@ impl Method for PersonalLora {
                 &first
             }
         };
-        let trained = round.train_adapters(base, start, plan, Turn::Own(1), &self.adapters)?.parameters;
-        let own = round.own(&self.adapters.merge(base, &trained)?)?;
-        Ok(LocalResult { update, personal: Some(PersonalTensors::new(trained)), evaluated, own })
+        let trained = round.train_adapters(base, start, plan, Turn::Own(1), &self.adapters)?;
+        let own = round.own(&self.adapters.merge(base, &trained.parameters)?)?.said(trained.metrics);
+        Ok(LocalResult { update, personal: Some(PersonalTensors::new(trained.parameters)), evaluated, own })
     }
 }
 

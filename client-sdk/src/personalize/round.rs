@@ -42,6 +42,14 @@ pub(crate) struct PersonalizedModel {
     pub(crate) metrics: Vec<(String, MetricValue)>,
 }
 
+impl PersonalizedModel {
+    /// With what the training that made it says of it itself, named with [`PERSONAL_PREFIX`]: for a trainer that evaluates nothing.
+    pub(super) fn said(mut self, of_training: Vec<(String, MetricValue)>) -> Self {
+        self.metrics.extend(of_training.into_iter().filter(|(name, _)| name.starts_with(PERSONAL_PREFIX)));
+        self
+    }
+}
+
 /// Which training of a round it is.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Turn {

@@ -40,12 +40,15 @@ fn federation(rounds: u32, tweak: fn(&mut Assignment)) -> Coordinator {
     coordinator
 }
 
-/// Adds to every parameter, and says how accurate the model was that the job began with.
+/// Adds to every parameter, and says how accurate the model was that the job began with; of the device's own model, also how accurate it is.
 fn answer(job: Job, number: f32, accuracy: f64) {
-    let Job { mut parameters, answer, .. } = job;
+    let Job { mut parameters, training, answer, .. } = job;
     parameters.values_mut().iter_mut().for_each(|value| *value += number);
     let metric = |name: &str, value| (name.to_owned(), MetricValue { value, count: 3 });
-    let metrics = vec![metric("accuracy", accuracy), metric("train_loss", 0.5), metric(REACH, 0.5)];
+    let mut metrics = vec![metric("accuracy", accuracy), metric("train_loss", 0.5), metric(REACH, 0.5)];
+    if training.purpose == Purpose::Own {
+        metrics.push(metric("personal_accuracy", accuracy + 0.125));
+    }
     answer.finish(Trained { parameters, examples: 3, metrics }).unwrap();
 }
 
@@ -65,9 +68,11 @@ fn listening(builder: Builder) -> (Builder, Arc<Mutex<Vec<Measured>>>) {
     (builder, told)
 }
 
-fn own_model(runner: &Runner) -> (Origin, Vec<f32>) {
+/// Where the model comes from, what it is, and what was said of it.
+fn own_model(runner: &Runner) -> (Origin, Vec<f32>, Measured) {
     let model = runner.ask(|running| running.model_of("task")).unwrap().unwrap().unwrap();
-    (model.origin(), model.parameters().values().to_vec())
+    let metrics = model.metrics().iter().map(|(name, metric)| (name.clone(), metric.value));
+    (model.origin(), model.parameters().values().to_vec(), metrics.collect())
 }
 
 #[test]
@@ -94,7 +99,8 @@ fn a_round_of_ditto_is_a_job_of_each_model_and_the_second_answer_is_the_own_one(
         answer(own, 10.0, 0.75);
     }
     assert!(is_over(&runner));
-    assert_eq!(own_model(&runner), (Origin::Personalized { round: 2 }, vec![20.0; 5]));
+    let expected = vec![("accuracy".to_owned(), 0.875)];
+    assert_eq!(own_model(&runner), (Origin::Personalized { round: 2 }, vec![20.0; 5], expected));
     assert_eq!(coordinator.world(|world| world.accepted.len()), 2);
     // Of the received models; what the second jobs began with were others.
     assert_eq!(*told.lock().unwrap(), vec![vec![("accuracy".to_owned(), 0.25)]; 2]);
@@ -152,5 +158,6 @@ fn a_job_of_adapters_brings_the_model_that_they_are_of() {
     let expected = adapters.merge(base, &trained).unwrap();
     answer(own, 2.0, 0.75);
     assert!(is_over(&runner));
-    assert_eq!(own_model(&runner), (Origin::Personalized { round: 1 }, expected.values().to_vec()));
+    let said = vec![("accuracy".to_owned(), 0.875)];
+    assert_eq!(own_model(&runner), (Origin::Personalized { round: 1 }, expected.values().to_vec(), said));
 }

@@ -234,7 +234,7 @@ impl Machine {
             let job = Arc::new(Job::new(job, None));
             call(|| train(job));
         });
-        Ok(driven.perform(&mut trainer.with_abilities(self.abilities)))
+        Ok(driven.perform(&mut trainer.with_abilities(self.abilities.clone())))
     }
 }
 

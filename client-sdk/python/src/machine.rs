@@ -77,7 +77,7 @@ impl Machine {
                 })
                 .err();
             });
-            driven.perform(&mut trainer.with_abilities(self.abilities))
+            driven.perform(&mut trainer.with_abilities(self.abilities.clone()))
         });
         raised.map_or(Ok(did), Err)
     }

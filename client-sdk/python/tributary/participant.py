@@ -208,6 +208,7 @@ def participant(
     examples: int = 0,
     trains_within: bool = False,
     trains_adapters: bool = False,
+    base_model: str | os.PathLike[str] | None = None,
     labels: Mapping[str, str] | None = None,
     attributes: Mapping[str, float | str] | None = None,
     secure_aggregation: Mapping[str, Any] | None = None,
@@ -242,6 +243,7 @@ def participant(
         :meth:`Task.train` does. Otherwise tasks with any of them are refused.
     :param trains_adapters: whether it trains adapters of :attr:`Task.base`; :meth:`Task.train` does. Otherwise tasks with adapters are
         refused.
+    :param base_model: a safetensors file of the model that apps bring to tasks with ``base_sha256``.
     :param labels: what tasks may select by.
     :param attributes: what a task may ask the device about; the values never leave it.
     :param secure_aggregation: floors such as ``{"min_cohort": 50}``. By default it takes part where at least ten
@@ -292,7 +294,7 @@ def _options(given: Mapping[str, Any]) -> tuple[str, Callable[[str, str], None] 
     }
     plain = ("task", "name", "trains_within", "trains_adapters", "signed_requests", "max_model_bytes", "keep_models", "seed")
     options.update({name: given[name] for name in plain})
-    options.update({name: os.fspath(given[name]) for name in ("journal_key", "journal_generation") if given[name] is not None})
+    options.update({name: os.fspath(given[name]) for name in ("journal_key", "journal_generation", "base_model") if given[name] is not None})
     policies = ("secure_aggregation", "device_conditions", "privacy")
     options.update({name: dict(given[name]) for name in policies if given[name] is not None})
     on_event = given["on_event"]

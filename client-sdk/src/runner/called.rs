@@ -53,7 +53,8 @@ impl<F: FnMut(Job) + Send> Trainer for Called<F> {
         job: &TrainingJob,
         constraints: Constraints<'_>,
     ) -> Result<Trained, TrainerError> {
-        self.call(model, job, self.abilities.manner_within(constraints)?)
+        let manner = self.abilities.manner_within(constraints)?;
+        self.call(model, job, manner)
     }
 
     fn train_adapters(
@@ -63,7 +64,12 @@ impl<F: FnMut(Job) + Send> Trainer for Called<F> {
         job: &TrainingJob,
         adapters: &Adapters,
     ) -> Result<Trained, TrainerError> {
-        self.call(start, job, self.abilities.manner_of_adapters(base, adapters)?)
+        let manner = self.abilities.manner_of_adapters(base, adapters)?;
+        self.call(start, job, manner)
+    }
+
+    fn base_model(&mut self, job: &TrainingJob) -> Result<Parameters, TrainerError> {
+        self.abilities.base_model(job)
     }
 
     fn evaluate(&mut self, _: &Parameters, _: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError> {

@@ -80,6 +80,10 @@ impl Trainer for HandedOver {
         self.hand_over(start, job, self.abilities.manner_of_adapters(base, adapters)?)
     }
 
+    fn base_model(&mut self, job: &TrainingJob) -> Result<Parameters, TrainerError> {
+        self.abilities.base_model(job)
+    }
+
     fn evaluate(&mut self, _: &Parameters, _: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError> {
         Ok(Vec::new())
     }

@@ -1,19 +1,24 @@
 //! How a job is to be trained, beside what its plan says; and which of it an app's training can do.
 
 use std::borrow::Cow;
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use learning::{Adapters, Parameters, WrongLayout};
+use learning::{Adapters, Parameters, WrongLayout, checkpoint};
 
 use crate::trainer::{Constraints, Trained, Trainer, TrainerError, TrainingJob};
 
 /// What an app's training can do beside training a model as a plan says: by default nothing. A job that asks for more is refused before the
 /// app gets it. `train_ready` can do both.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Abilities {
     /// It heeds the anchor, the frozen tensors and the correction of gradients of a job ([`Manner::Within`]).
     pub within: bool,
     /// It trains adapters of a frozen model ([`Manner::Adapters`]).
     pub adapters: bool,
+    /// A safetensors file of the model that apps bring to tasks whose adapters are of one. It is read for each such job.
+    pub base_model: Option<PathBuf>,
 }
 
 /// What the training of a job has to heed beside its plan.
@@ -43,7 +48,7 @@ pub enum Manner {
 
 impl Abilities {
     /// A training within constraints, if there are any.
-    pub(super) fn manner_within(self, constraints: Constraints<'_>) -> Result<Manner, TrainerError> {
+    pub(super) fn manner_within(&self, constraints: Constraints<'_>) -> Result<Manner, TrainerError> {
         if constraints.is_empty() {
             return Ok(Manner::Free);
         }
@@ -58,7 +63,7 @@ impl Abilities {
     }
 
     /// A training of adapters.
-    pub(super) fn manner_of_adapters(self, base: &Parameters, adapters: &Adapters) -> Result<Manner, TrainerError> {
+    pub(super) fn manner_of_adapters(&self, base: &Parameters, adapters: &Adapters) -> Result<Manner, TrainerError> {
         if !self.adapters {
             return Err(TrainerError::refused(
                 "the task trains low-rank adapters, and this app does not say that its training does (option `trains_adapters`)",
@@ -66,6 +71,23 @@ impl Abilities {
         }
         Ok(Manner::Adapters { base: base.clone(), adapters: adapters.clone() })
     }
+
+    /// The model that the app brings.
+    pub(super) fn base_model(&self, job: &TrainingJob) -> Result<Parameters, TrainerError> {
+        match &self.base_model {
+            Some(file) => read(file).map_err(TrainerError::failed),
+            None => Err(TrainerError::refused(format!(
+                "task {:?} trains adapters of a model that apps bring, and this app names none (option `base_model`)",
+                job.task
+            ))),
+        }
+    }
+}
+
+fn read(file: &Path) -> Result<Parameters, Box<dyn Error + Send + Sync>> {
+    let bytes = std::fs::read(file).map_err(|error| format!("the base model in {}: {error}", file.display()))?;
+    let layout = Arc::new(checkpoint::read_layout(&bytes)?);
+    Ok(checkpoint::read(&bytes, &layout)?)
 }
 
 impl Manner {

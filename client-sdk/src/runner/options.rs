@@ -73,6 +73,9 @@ pub struct Options {
     /// [`Abilities::adapters`].
     #[serde(default)]
     pub trains_adapters: bool,
+    /// [`Abilities::base_model`].
+    #[serde(default)]
+    pub base_model: Option<PathBuf>,
     /// [`Builder::members_ca_pem`].
     #[serde(default)]
     pub members_ca_pem: Option<String>,
@@ -116,7 +119,8 @@ impl Options {
     /// For [`Runner::start_with`](super::Runner::start_with) and [`Called::with_abilities`](super::Called::with_abilities).
     #[must_use]
     pub fn abilities(&self) -> Abilities {
-        Abilities { within: self.trains_within, adapters: self.trains_adapters }
+        let (within, adapters) = (self.trains_within, self.trains_adapters);
+        Abilities { within, adapters, base_model: self.base_model.clone() }
     }
 
     /// Opens the journal, and sets all the rest. Only a trainer is missing.
@@ -267,7 +271,7 @@ mod tests {
         assert_eq!(options.attributes.len(), 2);
         assert_eq!(options.abilities(), Abilities::default());
         let able = read(r#"{ "server": "https://here", "journal": "j", "trains_within": true }"#).unwrap();
-        assert_eq!(able.abilities(), Abilities { within: true, adapters: false });
+        assert_eq!(able.abilities(), Abilities { within: true, ..Abilities::default() });
     }
 
     #[test]

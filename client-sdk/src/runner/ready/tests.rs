@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use learning::Layout;
 use recipe::Tensors;
+use recipe::digest::sha256;
 use task_spec::{AdapterScope, Initial, ModelSpec, Personalization, TensorDeclaration, TrainingPlan};
+use wire::Digest;
 
 use super::*;
 use crate::checkpoints::Checkpoints;
@@ -13,7 +15,7 @@ use crate::personalize::{LocalError, LocalRound, PersonalTensors, Personalizer};
 use crate::runner::{Abilities, Called, Job};
 use crate::trainer::{Cancel, Trainer};
 
-const ALL: Abilities = Abilities { within: true, adapters: true };
+const ALL: Abilities = Abilities { within: true, adapters: true, base_model: None };
 
 #[test]
 fn rows_that_are_none_are_refused() {
@@ -106,15 +108,21 @@ fn app(purposes: &mut Vec<Purpose>) -> Called<impl FnMut(Job) + Send> {
     })
 }
 
-fn lora(adapters: AdapterScope) -> Personalization {
+fn lora(adapters: AdapterScope, base_sha256: Option<Digest>) -> Personalization {
     Personalization::Lora {
         layers: vec!["fc*.weight".into()],
         rank: 2,
         alpha: Some(4.0),
         adapters,
         epochs: None,
-        base_sha256: None,
+        base_sha256,
     }
+}
+
+/// The SDK's own trainer.
+fn trainer() -> ModelTrainer {
+    let nothing = Dataset::Labelled { features: Vec::new(), labels: Vec::new(), width: 1 };
+    ModelTrainer::new(rows(0..48), nothing, Device::Cpu)
 }
 
 #[test]
@@ -128,12 +136,11 @@ fn with_every_method_a_ready_model_in_jobs_comes_to_what_the_trainer_comes_to_an
         (&[], Personalization::PFedMe { lambda: 0.5, local_rounds: 2, steps: 3, rate: 0.5 }, &[Own, Own]),
         (&[], Personalization::Apfl { alpha: 0.5, alpha_rate: 0.1 }, &[Shared, Own]),
         (&[], Personalization::Elastic { alpha: 0.2 }, &[Own]),
-        (&[], lora(AdapterScope::Personal), &[Shared, Own]),
-        (&[], lora(AdapterScope::Shared), &[Shared]),
+        (&[], lora(AdapterScope::Personal, None), &[Shared, Own]),
+        (&[], lora(AdapterScope::Shared, None), &[Shared]),
     ] {
         let round = Round::new(personal, &method);
-        let nothing = Dataset::Labelled { features: Vec::new(), labels: Vec::new(), width: 1 };
-        let without_jobs = round.run(&mut ModelTrainer::new(rows(0..48), nothing, Device::Cpu)).unwrap();
+        let without_jobs = round.run(&mut trainer()).unwrap();
         let mut purposes = Vec::new();
         let in_jobs = round.run(&mut app(&mut purposes).with_abilities(ALL)).unwrap();
         assert_eq!(in_jobs, without_jobs, "{method:?}");
@@ -147,8 +154,8 @@ fn what_an_app_does_not_say_it_can_do_is_refused_before_it_gets_the_job() {
     for (personal, method, before, option) in [
         (&["fc2.*"][..], Personalization::FedRep { head_epochs: 3 }, 0, "trains_within"),
         (&[], Personalization::Ditto { lambda: 0.5, epochs: None }, 1, "trains_within"),
-        (&[], lora(AdapterScope::Personal), 1, "trains_adapters"),
-        (&[], lora(AdapterScope::Shared), 0, "trains_adapters"),
+        (&[], lora(AdapterScope::Personal, None), 1, "trains_adapters"),
+        (&[], lora(AdapterScope::Shared, None), 0, "trains_adapters"),
     ] {
         let other = match option {
             "trains_within" => Abilities { within: false, ..ALL },
@@ -160,6 +167,22 @@ fn what_an_app_does_not_say_it_can_do_is_refused_before_it_gets_the_job() {
         assert!(refused.to_string().contains(option), "{method:?}: {refused}");
         assert_eq!(purposes.len(), before, "{method:?}");
     }
+}
+
+#[test]
+fn a_base_that_apps_bring_is_read_from_the_file_that_the_options_name() {
+    let base = different(&Arc::new(architecture().layout().unwrap()));
+    let (file, folder) = (learning::checkpoint::write(&base).unwrap(), tempfile::tempdir().unwrap());
+    let round = Round::new(&[], &lora(AdapterScope::Shared, Some(sha256(&file))));
+    let path = folder.path().join("base.safetensors");
+    let run = |base_model| {
+        let able = Abilities { base_model, ..ALL };
+        round.run(&mut app(&mut Vec::new()).with_abilities(able)).map_err(|error| error.to_string())
+    };
+    assert!(run(None).unwrap_err().contains("option `base_model`"));
+    assert!(run(Some(path.clone())).unwrap_err().contains("base.safetensors"), "there is no such file");
+    std::fs::write(&path, &file).unwrap();
+    assert_eq!(run(Some(path)).unwrap(), round.run(&mut trainer().with_base(base)).unwrap());
 }
 
 #[test]

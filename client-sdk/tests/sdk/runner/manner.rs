@@ -11,7 +11,9 @@ use wire::participant::Assignment;
 use super::{app, is_over, job};
 use crate::support::Coordinator;
 
-const WITHIN: Abilities = Abilities { within: true, adapters: false };
+fn within() -> Abilities {
+    Abilities { within: true, ..Abilities::default() }
+}
 
 fn ditto(assignment: &mut Assignment) {
     assignment.encoding.personalization = Some(Personalization::Ditto { lambda: 0.5, epochs: Some(7) });
@@ -79,7 +81,7 @@ fn own_model(runner: &Runner) -> (Origin, Vec<f32>, Measured) {
 fn a_round_of_ditto_is_a_job_of_each_model_and_the_second_answer_is_the_own_one() {
     let coordinator = federation(2, ditto);
     let (builder, told) = listening(app(&coordinator));
-    let runner = Runner::start_with(builder, WITHIN).unwrap();
+    let runner = Runner::start_with(builder, within()).unwrap();
     let mut own_before: Option<Parameters> = None;
     for round in 1..=2 {
         let shared = job(&runner);
@@ -128,7 +130,7 @@ fn an_app_that_does_not_say_that_it_can_does_not_get_the_job() {
 fn a_job_of_scaffold_says_what_corrects_its_gradients() {
     let coordinator = federation(1, scaffold);
     coordinator.world(|world| world.scaffold = true);
-    let runner = Runner::start_with(app(&coordinator), WITHIN).unwrap();
+    let runner = Runner::start_with(app(&coordinator), within()).unwrap();
     let first = job(&runner);
     assert_eq!(first.training.purpose, Purpose::Shared);
     let correction = first.manner.correction().unwrap();
@@ -143,7 +145,7 @@ fn a_job_of_scaffold_says_what_corrects_its_gradients() {
 fn a_job_of_adapters_brings_the_model_that_they_are_of() {
     let coordinator = federation(1, lora);
     coordinator.world(|world| world.matrix = true);
-    let runner = Runner::start_with(app(&coordinator), Abilities { within: false, adapters: true }).unwrap();
+    let runner = Runner::start_with(app(&coordinator), Abilities { adapters: true, ..Abilities::default() }).unwrap();
     let shared = job(&runner);
     let received = shared.parameters.clone();
     answer(shared, 0.5, 0.25);

@@ -76,7 +76,7 @@ typedef enum TributaryPurpose {
   // The shared model: the one that was received, or shared adapters; where tensors stay on the device, with these in it. The
   // update is made of it. What the app measures of the model that the job begins with counts as of the received one.
   TRIBUTARY_PURPOSE_SHARED = 0,
-  // The device's own model, or its own part of one. What the app measures, but for the training itself (`train_…`), counts for
+  // The device's own model, or its own part of one. What the app measures of the model that the job begins with counts for
   // nothing.
   TRIBUTARY_PURPOSE_OWN = 1,
 } TributaryPurpose;
@@ -473,7 +473,9 @@ enum TributaryCode tributary_job_is_checkpoint_due(struct TributaryJob job);
 // noised and masked as the task prescribes.
 //
 // `values` are `count` floats in the order of the parameters, which are copied; NULL and 0, or the job's own pointer, if they
-// were trained in place. `metrics` may be NULL if `metric_count` is 0.
+// were trained in place. `metrics` may be NULL if `metric_count` is 0. Those that are not of the training itself (`train_…`) count as
+// those of the received model, so measure the model that the job begins with; with TRIBUTARY_PURPOSE_OWN they count for nothing, but for
+// those of the device's own model (`personal_…`).
 //
 // Errors: UPDATE (of another length, not finite, no examples) and ARGUMENT, after which **the job is still open**;
 // OVERDUE, after which it has ended; CLOSED.

@@ -255,7 +255,9 @@ impl Job {
     }
 
     /// Hands in the trained parameters, in the form of `parameters`, and the number of examples they are of, at least 1. What
-    /// leaves the device is clipped, weighted, noised and masked as the task prescribes.
+    /// leaves the device is clipped, weighted, noised and masked as the task prescribes. Metrics that are not of the training itself
+    /// (`train_…`) count as those of the received model, so measure the model that the job begins with; with `Purpose::Own` they count for
+    /// nothing, but for those of the device's own model (`personal_…`).
     ///
     /// # Errors
     /// [`TributaryError::Update`] if the update does not fit, and the job still takes an answer; [`TributaryError::Overdue`],

@@ -213,7 +213,7 @@ class Task:
 
         ``metrics`` that are not of the training itself (``train_…``) count as those of the received model: measure the model that the task
         begins with. A task that weighs updates by the loss takes ``loss`` from them. Where :attr:`purpose` is ``own`` they count for
-        nothing.
+        nothing, but for those of the device's own model (``personal_…``).
 
         :returns: whether it was handed in. If not, the round no longer waited, or the task was paused: go on with the next task.
         :raises UpdateError: if a tensor is missing, unknown, of another shape or type, or not finite. Nothing was sent,
@@ -243,7 +243,7 @@ class Task:
         :raises Overdue: with ``strict``, if the round no longer waits.
         """
         flat, classes, width = rows_of(features, labels)
-        measured = None
+        measured: tuple[np.ndarray, np.ndarray] | None = None
         if held_out is not None:
             held_flat, held_classes, held_width = rows_of(*held_out)
             if held_width != width:

@@ -275,7 +275,9 @@ pub(super) fn if_so(holds: bool) -> TributaryCode {
 /// noised and masked as the task prescribes.
 ///
 /// `values` are `count` floats in the order of the parameters, which are copied; NULL and 0, or the job's own pointer, if they
-/// were trained in place. `metrics` may be NULL if `metric_count` is 0.
+/// were trained in place. `metrics` may be NULL if `metric_count` is 0. Those that are not of the training itself (`train_…`) count as
+/// those of the received model, so measure the model that the job begins with; with TRIBUTARY_PURPOSE_OWN they count for nothing, but for
+/// those of the device's own model (`personal_…`).
 ///
 /// Errors: UPDATE (of another length, not finite, no examples) and ARGUMENT, after which **the job is still open**;
 /// OVERDUE, after which it has ended; CLOSED.

@@ -19,7 +19,7 @@ pub enum TributaryPurpose {
     /// The shared model: the one that was received, or shared adapters; where tensors stay on the device, with these in it. The
     /// update is made of it. What the app measures of the model that the job begins with counts as of the received one.
     Shared = 0,
-    /// The device's own model, or its own part of one. What the app measures, but for the training itself (`train_…`), counts for
+    /// The device's own model, or its own part of one. What the app measures of the model that the job begins with counts for
     /// nothing.
     Own = 1,
 }

@@ -125,7 +125,8 @@ extension Job {
     /// Hands in the trained parameters. What leaves the device is clipped, weighted, noised and masked as the task prescribes.
     ///
     /// `metrics` that are not of the training itself (`train_…`) count as those of the received model: measure the model that the job
-    /// begins with. A task that weighs updates by the loss takes `loss` from them. With `purpose()` `.own` they count for nothing.
+    /// begins with. A task that weighs updates by the loss takes `loss` from them. With `purpose()` `.own` they count for nothing, but for
+    /// those of the device's own model (`personal_…`).
     ///
     /// Returns whether they were handed in. If not, the round no longer waited, or the job was taken back: go on with the next one. Throws
     /// `TributaryError.Update` if they do not fit: nothing was sent, and the job still takes an answer.

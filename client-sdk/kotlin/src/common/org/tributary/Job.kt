@@ -91,7 +91,8 @@ public class Job internal constructor(private val native: org.tributary.ffi.Job)
      * Hands in the trained parameters. What leaves the device is clipped, weighted, noised and masked as the task prescribes.
      *
      * [metrics] that are not of the training itself (`train_…`) count as those of the received model: measure the model that the job begins
-     * with. A task that weighs updates by the loss takes `loss` from them. With [Purpose.OWN] they count for nothing.
+     * with. A task that weighs updates by the loss takes `loss` from them. With [Purpose.OWN] they count for nothing, but for those of the
+     * device's own model (`personal_…`).
      *
      * Returns whether they were handed in: if not, the round no longer waited, or the job was taken back. Throws
      * `TributaryException.Update` if they do not fit: nothing was sent, and the job still takes an answer.

@@ -109,6 +109,21 @@ fn a_round_of_ditto_is_a_job_of_each_model_and_the_second_answer_is_the_own_one(
 }
 
 #[test]
+fn what_is_measured_of_the_own_model_is_not_said_of_the_received_one() {
+    let coordinator = federation(1, |assignment| {
+        assignment.encoding.personalization = Some(Personalization::Elastic { alpha: 0.25 });
+    });
+    let (builder, told) = listening(app(&coordinator));
+    let runner = Runner::start(builder).unwrap();
+    let own = job(&runner);
+    assert_eq!(own.training.purpose, Purpose::Own);
+    answer(own, 0.5, 0.25);
+    assert!(is_over(&runner));
+    assert_eq!(*told.lock().unwrap(), [Measured::new()]);
+    assert_eq!(own_model(&runner).2, [("accuracy".to_owned(), 0.375)]);
+}
+
+#[test]
 fn an_app_that_does_not_say_that_it_can_does_not_get_the_job() {
     for (tweak, is_controlled, jobs) in
         [(ditto as fn(&mut Assignment), false, 1), (scaffold, true, 0), (lora, false, 1)]

@@ -130,6 +130,7 @@ fn with_every_method_a_ready_model_in_jobs_comes_to_what_the_trainer_comes_to_an
     use Purpose::{Own, Shared};
     for (personal, method, expected) in [
         (&["fc2.*"][..], Personalization::FedPer {}, &[Shared][..]),
+        (&["fc*.bias"], Personalization::FedBn {}, &[Shared]),
         (&["fc2.*"], Personalization::FedRep { head_epochs: 3 }, &[Own, Shared]),
         (&[], Personalization::FineTune { epochs: Some(3), learning_rate: Some(0.1) }, &[Shared, Own]),
         (&[], Personalization::Ditto { lambda: 0.5, epochs: Some(3) }, &[Shared, Own]),

@@ -46,11 +46,13 @@ try_c() {
     gcc "${flags_of_c[@]}" "$@" -o "$work/misuse" "$root/client-sdk/ffi/tests/c/misuse.c" "${native[@]}"
     gcc "${flags_of_c[@]}" "$@" -o "$work/machine" "$root/client-sdk/ffi/tests/c/machine.c" "${native[@]}"
     gcc "${flags_of_c[@]}" "$@" -o "$work/ready" "$root/client-sdk/ffi/tests/c/ready.c" "${native[@]}"
+    gcc "${flags_of_c[@]}" "$@" -o "$work/personal" "$root/client-sdk/ffi/tests/c/personal.c" "${native[@]}"
     in_federation train_in_c "$work/train"
     in_federation ready "$work/ready"
+    in_federation personal "$work/personal"
     in_federation machine "$work/machine"
     in_federation misuse "$work/misuse"
-    echo "C, $name: the example learnt, a ready model was trained and used, a participant was driven, and misuse was told"
+    echo "C, $name: the example learnt, a ready model was trained and used, a device had its own, a participant was driven, and misuse was told"
 }
 
 gcc "${flags_of_c[@]}" -o "$work/shift-c" "$root/client-sdk/ffi/tests/c/shift.c" "${native[@]}"
@@ -82,6 +84,7 @@ if has_kotlin; then
     in_federation machine "${jvm[@]}" org.tributary.tests.DrivenKt
     in_federation sliced "${jvm[@]}" org.tributary.tests.DrivenKt
     in_federation ready "${jvm[@]}" org.tributary.tests.ReadyKt
+    in_federation personal "${jvm[@]}" org.tributary.tests.PersonalKt
     shift_in_kotlin=("${jvm[@]}" org.tributary.tests.ShiftKt)
     shift_in_kotlin_driven=("${jvm[@]}" -Dtributary.driven=yes org.tributary.tests.ShiftKt)
     shift_in_kotlin_lent=("${jvm[@]}" -Dtributary.client=lent org.tributary.tests.ShiftKt)

@@ -76,10 +76,12 @@ print("C: three rounds, accuracy", accuracy)
 assert round["reported"] == 3 and accuracy > 0.8, round'
 }
 
-# A task of one participant for a ready model, without secure aggregation: linear NAME EPOCHS ROUNDS.
+# A task of one participant for a ready model, without secure aggregation: linear NAME EPOCHS ROUNDS [METRICS] [MORE LINES].
 linear() {
+    local metrics=${4:-'["loss", "accuracy", "train_loss"]'}
     cat >"$work/$1.toml" <<TOML
 name = "$1"
+metrics = $metrics
 [model]
 architecture = { kind = "linear", inputs = 4, classes = 2 }
 [training]
@@ -93,8 +95,20 @@ cohort = { count = 1 }
 clip_range = 8.0
 [secure_aggregation]
 enabled = false
+${5:-}
 TOML
-    "$binary" task create "$work/$1.toml" >/dev/null 2>&1
+    "$binary" task create "$work/$1.toml" >/dev/null 2>"$work/$1.log" || { cat "$work/$1.log"; return 1; }
+}
+
+# A device has a model of its own beside the shared one, and both are measured: personal PROGRAM….
+personal() {
+    linear personal 2 2 '["loss", "accuracy", "personal_accuracy"]' '[personalization]
+method = "ditto"
+lambda = 0.5'
+    options personal personal '{"secure_aggregation": {"required": false}, "trains_within": true}'
+    "$@" "$work/personal.json"
+    [ "$(field data.metrics.loss.count round show personal 2)" -gt 0 ] && [ "$(field data.metrics.personal_accuracy.count round show personal 1)" -gt 0 ] ||
+        { "$binary" round show personal 1; "$binary" round show personal 2; return 1; }
 }
 
 # An app without a training function takes part alone, and uses the model, also when the coordinator is gone: ready PROGRAM….

@@ -6,8 +6,7 @@ use serde::{Deserialize, Serialize};
 use task_spec::PERSONAL_PREFIX;
 use wire::{Digest, TaskId};
 
-/// Prefix of metrics that are about a training, and not about the model that it began with.
-const TRAINING_PREFIX: &str = "train_";
+use crate::trainer::is_of_model;
 
 /// A published model in the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -66,11 +65,8 @@ impl KeptModels {
     ) -> bool {
         let kept = self.models.iter_mut().find(|model| (model.task, model.sha256) == (task, file));
         let Some(kept) = kept else { return false };
-        let is_of_model = |(name, _): &&(String, MetricValue)| {
-            !name.starts_with(TRAINING_PREFIX) && !name.starts_with(PERSONAL_PREFIX)
-        };
         kept.metrics = match evaluated {
-            [] => trained.iter().filter(is_of_model).cloned().collect(),
+            [] => trained.iter().filter(|(name, _)| is_of_model(name)).cloned().collect(),
             evaluated => evaluated.to_vec(),
         };
         let personal = trained.iter().filter_map(|(name, value)| Some((name.strip_prefix(PERSONAL_PREFIX)?, *value)));

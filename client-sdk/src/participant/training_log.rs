@@ -421,6 +421,10 @@ impl Trainer for Logged<'_> {
     fn pause_grace(&self) -> Duration {
         self.trainer.pause_grace()
     }
+
+    fn measures_as_it_trains(&self) -> bool {
+        self.trainer.measures_as_it_trains()
+    }
 }
 
 #[cfg(test)]

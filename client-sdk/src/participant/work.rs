@@ -35,7 +35,7 @@ use crate::identity::SigningKey;
 use crate::journal::JournalError;
 use crate::personalize::{LocalResult, LocalRound, PersonalTensors};
 use crate::seed::RoundSeeds;
-use crate::trainer::{Cancel, Trained, Trainer, TrainerError, TrainingJob};
+use crate::trainer::{Cancel, Purpose, Trained, Trainer, TrainerError, TrainingJob, is_of_model};
 
 /// The masks of one input; taken once.
 pub(super) struct Masks {
@@ -146,6 +146,7 @@ impl RoundWork {
         let job = TrainingJob {
             task: assignment.task_name.clone(),
             round: plan.counted_round(),
+            purpose: Purpose::Shared,
             plan: assignment.training.in_round(plan.counted_round()),
             architecture: assignment.model.architecture.clone(),
             table: assignment.model.table.clone(),
@@ -248,8 +249,9 @@ impl RoundWork {
         let Recipe { rule, tensors, .. } = &self.plan.recipe;
         let received = Received::open(rule, &file, &tensors.whole)?;
         let control = self.control.as_ref().map_or(&[][..], |control| &control.values);
+        let measures_as_it_trains = trainer.measures_as_it_trains();
         // From here on personal and shared parts are separate.
-        let (trained, evaluated, (personal, own)) = match &self.plan.personalizer {
+        let (trained, mut evaluated, (personal, own)) = match &self.plan.personalizer {
             Some(personalizer) => {
                 let kept = self.personal.as_ref();
                 let mut round = LocalRound { trainer, job: &self.job, received: &received.model, kept };
@@ -263,6 +265,9 @@ impl RoundWork {
             }
         };
         encodes();
+        if evaluated.is_empty() && measures_as_it_trains {
+            evaluated.extend(trained.metrics.iter().filter(|(name, _)| is_of_model(name)).cloned());
+        }
         let metrics = self.in_order(&evaluated, &trained.metrics);
         let weight = received.weight(rule, &trained, &evaluated, control)?;
         let Trained { parameters, metrics: trained, examples } = trained;

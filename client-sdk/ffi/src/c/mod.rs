@@ -18,6 +18,7 @@ mod guard;
 mod handles;
 mod job;
 mod machine;
+mod manner;
 mod model;
 mod participant;
 mod tensors;

@@ -142,7 +142,9 @@ static void nothing_is_there(const char *options) {
         TributaryDataUse used;
         TributaryTodo todo;
         TributaryCircumstances now = {.elapsed_ms = 0, .device = GOOD, .examples = 1};
+        TributaryPurpose purpose;
         const float *parameters;
+        float scale;
         uint64_t until;
         EXPECT(CLOSED, tributary_model(none, "careless", &model));
         EXPECT(CLOSED, tributary_models(none, text, sizeof text, &length));
@@ -173,6 +175,13 @@ static void nothing_is_there(const char *options) {
         EXPECT(CLOSED, tributary_job_tensor(job, 0, &tensor));
         EXPECT(CLOSED, tributary_job_parameters(job, &values, &length));
         EXPECT(CLOSED, tributary_job_check(job));
+        EXPECT(CLOSED, tributary_job_purpose(job, &purpose));
+        EXPECT(CLOSED, tributary_job_anchor(job, &parameters, &length));
+        EXPECT(CLOSED, tributary_job_is_frozen(job, 0));
+        EXPECT(CLOSED, tributary_job_correction(job, &parameters, &length));
+        EXPECT(CLOSED, tributary_job_base(job, &parameters, &length, &scale));
+        EXPECT(CLOSED, tributary_job_base_tensor(job, 0, &tensor));
+        EXPECT(CLOSED, tributary_job_train_and_measure(job, NULL, NULL));
         EXPECT(CLOSED, tributary_job_should_pause(job));
         EXPECT(CLOSED, tributary_job_checkpoint(job, NULL, 0, &length));
         EXPECT(CLOSED, tributary_job_save_checkpoint(job, NULL, 0));

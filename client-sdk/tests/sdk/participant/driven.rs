@@ -256,7 +256,7 @@ const STEPS: u8 = 6;
 
 /// Trains in steps, each of which is noted, and lets go of the job when it should pause. The conditions end after so many steps of all.
 fn steps(participant: &Driven, job: Job, taken: &mut Vec<u8>, ends_after: Option<usize>) {
-    let Job { mut parameters, training, answer } = job;
+    let Job { mut parameters, training, answer, .. } = job;
     let mut done = training.checkpoints.load().map_or(0, |state| state[0]);
     while done < STEPS {
         done += 1;

@@ -132,7 +132,6 @@ fn a_secret_is_as_long_as_the_key_store_says_if_the_buffer_is() {
 }
 
 /// Requests that were begun: exchange, texts, body.
-/// Exchanges that were begun, each with its texts and its body.
 type Begun = Vec<(TributaryExchange, Vec<String>, Vec<u8>)>;
 static BEGUN: Mutex<Begun> = Mutex::new(Vec::new());
 /// Certificates that were shown, with their keys.

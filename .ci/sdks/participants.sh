@@ -127,7 +127,7 @@ sliced() {
     [ "$(field data.reported round show sliced 1)" = 1 ] || { "$binary" round show sliced 1; return 1; }
 }
 
-# From loading the library to asking for a job, three times: cold_start PROGRAM. The first time it has no certificate yet.
+# From loading the library to its first poll, three times: cold_start PROGRAM. The first time it has no certificate yet, and asks for one.
 cold_start() {
     local time
     options cold absent

@@ -149,6 +149,7 @@ optimizer = { name = \"adamw\", beta2 = 0.99 }"
     "$@" "$work/careless.json" "$work/other.json"
     damaged truncated "it is cut off" "$@"
     damaged newer "update the app" "$@"
+    damaged restored "restored from a copy" "$@"
 }
 
 # A journal in a state that no participant of this version leaves, and what is said of it: damaged HOW WORDS PROGRAM….
@@ -160,7 +161,13 @@ import pathlib, sys
 for record in pathlib.Path(sys.argv[2]).glob("*.record"):
     sealed = record.read_bytes()
     # After 16 bytes comes the version, and what a record must have ends after the 94th.
-    record.write_bytes(sealed[:60] if sys.argv[1] == "truncated" else sealed[:16] + bytes([sealed[16] + 1]) + sealed[17:])
+    match sys.argv[1]:
+        case "truncated":
+            record.write_bytes(sealed[:60])
+        case "newer":
+            record.write_bytes(sealed[:16] + bytes([sealed[16] + 1]) + sealed[17:])
+        case "restored":  # a copy of before the first record
+            record.unlink()
 PYTHON
     "${@:3}" "$work/damaged-$1.json" damaged "$2"
 }

@@ -206,6 +206,52 @@ compile_kotlin() {
         -d "$work/kotlin/classes" "$work/kotlin/made" "$root/client-sdk/kotlin/src/common" "$root/client-sdk/kotlin/tests"
 }
 
+# Whether Swift can be compiled and run; sets $swift_root, the folder of a Debian 13 that has its compiler. It is made with
+# TRIBUTARY_SWIFT=1 (460 MB to fetch, 2.5 GB on the disk); TRIBUTARY_SWIFT_ROOT names one that is there already.
+has_swift() {
+    swift_root=${TRIBUTARY_SWIFT_ROOT:-$work/swift-root}
+    [ ! -x "$swift_root/usr/bin/swiftc" ] || return 0
+    [ "${TRIBUTARY_SWIFT:-}" = 1 ] && [ "$(id -u)" = 0 ] || return 1
+    command -v debootstrap >/dev/null || apt-get install -qq -y --no-install-recommends debootstrap >/dev/null 2>&1 || return 1
+    timeout 1200 debootstrap --variant=minbase --include=swiftlang,libc6-dev,libstdc++-14-dev trixie "$swift_root" >"$work/debootstrap.log" 2>&1
+}
+
+# Compiles the bindings, the package without what only Apple's systems have, and its tests, in both modes of the language; sets $in_swift,
+# which runs a program with the libraries of that Debian.
+compile_swift() {
+    local place=$swift_root/tributary lib=$swift_root/usr/lib/x86_64-linux-gnu version
+    rm -rf "$place"
+    mkdir -p "$place/CTributary"
+    (cd "$root" && "$libraries/tributary-bindgen" generate -c client-sdk/ffi/bindings.toml "$libraries/libtributary_ffi.so" --language swift --no-format --out-dir "$place")
+    mv "$place/CTributary.h" "$place/CTributary/"
+    # The map that is generated names modules of Apple's C library.
+    echo 'module CTributary { header "CTributary.h" export * }' >"$place/CTributary/module.modulemap"
+    cp "$root"/client-sdk/swift/Sources/Tributary/*.swift "$root"/client-sdk/swift/tests/*.swift "$libraries/libtributary_ffi.so" "$place/"
+    for version in 5 6; do
+        chroot "$swift_root" sh -c "cd /tributary && swiftc -swift-version $version -warnings-as-errors -parse-as-library -module-name Tributary \
+            -I CTributary -L . -ltributary_ffi *.swift -o shift"
+    done
+    in_swift=("$swift_root/lib64/ld-linux-x86-64.so.2" --library-path "$place:$swift_root/usr/libexec/swift/lib/swift/linux:$lib")
+}
+
+# Whether C programs for aarch64 can be linked, by zig, and run, by QEMU.
+has_aarch64() {
+    command -v cargo-zigbuild >/dev/null && command -v python-zig >/dev/null && command -v qemu-aarch64 >/dev/null && [ -e /usr/aarch64-linux-gnu/lib/libc.so.6 ]
+}
+
+# Builds the library as apps get it, and C programs with it: aarch64_programs PROFILE FEATURES [RUSTFLAGS]. Sets $in_aarch64, which runs them.
+aarch64_programs() {
+    local name place=$work/aarch64-$1
+    (cd "$root" && RUSTFLAGS=${3:-} cargo-zigbuild zigbuild --locked --quiet --target aarch64-unknown-linux-gnu --profile "$1" --package tributary-ffi --lib \
+        --no-default-features --features "$2")
+    mkdir "$place"
+    cp "${CARGO_TARGET_DIR:-$root/target}/aarch64-unknown-linux-gnu/$1/libtributary_ffi.so" "$place/"
+    for name in shift misuse machine ready; do
+        python-zig cc -target aarch64-linux-gnu "${flags_of_c[@]}" -o "$place/$name" "$root/client-sdk/ffi/tests/c/$name.c" -L"$place" -ltributary_ffi -lpthread -lm
+    done
+    in_aarch64=(qemu-aarch64 -L /usr/aarch64-linux-gnu -E "LD_LIBRARY_PATH=$place")
+}
+
 # Runs a program that is killed at one moment after the other, and then lives: killed_at "MOMENT …" PROGRAM….
 killed_at() {
     local moment status
@@ -281,7 +327,7 @@ steps="enrolled invited assigned shared fetched delivered middle trained answere
 # the participants themselves. With Kotlin there is a fourth, where a participant sends with the HTTP client of its JVM in the place of the
 # library's HTTPS.
 same_bits() {
-    local third=shift_in_python fourth=shift_in_kotlin mixed alike driven lent
+    local third=shift_in_python fourth=shift_in_kotlin mixed alike driven swift aarch64 lent
     [ ${#shift_in_python[@]} -gt 0 ] || third=shift_in_c
     [ ${#shift_in_kotlin[@]} -gt 0 ] || fourth=shift_in_c
     mixed=$(in_federation rounds "$steps" shift_in_rust shift_in_c $third $fourth)
@@ -291,6 +337,18 @@ same_bits() {
     driven=$(in_federation rounds "assigned middle answered uploaded" shift_in_rust shift_in_c_driven ${third}_driven ${fourth}_driven)
     [ "$driven" = "$alike" ] || { echo "driven by their programs they published another model: $driven, $alike"; return 1; }
     echo "the same bits: so did Rust, C, ${third#shift_in_} and ${fourth#shift_in_}, driven by the programs themselves and killed at four steps"
+    if [ ${#shift_in_swift[@]} -gt 0 ]; then
+        swift=$(in_federation rounds "$steps" shift_in_rust shift_in_c $fourth shift_in_swift)
+        [ "$swift" = "$alike" ] || { echo "with Swift the model differs: $swift, $alike"; return 1; }
+        driven=$(in_federation rounds "assigned middle answered uploaded" shift_in_rust shift_in_c shift_in_swift shift_in_swift_driven)
+        [ "$driven" = "$alike" ] || { echo "driven by Swift the model differs: $driven, $alike"; return 1; }
+        echo "the same bits: so did Rust, C, ${fourth#shift_in_} and Swift, killed at every step, and Swift that drives a participant"
+    fi
+    if [ ${#shift_in_aarch64[@]} -gt 0 ]; then
+        aarch64=$(in_federation rounds "$steps" shift_in_rust shift_in_c shift_in_aarch64 shift_in_aarch64)
+        [ "$aarch64" = "$alike" ] || { echo "on aarch64 the model differs: $aarch64, $alike"; return 1; }
+        echo "the same bits: so did Rust, C, and two in C on aarch64, killed at every step"
+    fi
     [ ${#shift_in_kotlin_lent[@]} -gt 0 ] || return 0
     lent=$(in_federation rounds "enrolled middle uploaded" shift_in_rust shift_in_c shift_in_kotlin shift_in_kotlin_lent)
     [ "$lent" = "$alike" ] || { echo "over the app's own HTTP client the model differs: $lent, $alike"; return 1; }

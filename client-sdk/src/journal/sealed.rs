@@ -254,7 +254,7 @@ mod tests {
 
     use super::*;
 
-    /// SHA-256 of a record of three pieces. Made by `client-sdk/tests/golden/sealed.py`, which knows the description alone.
+    /// SHA-256 of a record of three pieces. Made by `client-sdk/tests/golden/sealed.py` from the description above.
     const OF_THREE_PIECES: &str = "927690c418fe4b1db7fb0925a43510b6a9b5c7ce5ba185f14600f87864a594a0";
 
     fn head() -> Head {

@@ -1,4 +1,4 @@
-"""Prints the SHA-256 of a sealed record of three pieces, made from the description in src/journal/sealed.rs and not by its code.
+"""Prints the SHA-256 of a sealed record of three pieces, made from the description in src/journal/sealed.rs alone.
 
 Needs cryptography: python sealed.py. The unit test there seals the same.
 """
@@ -12,7 +12,8 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 PIECE = 1 << 20
 KEY, ID, FOLLOWS, NAME = b"\1" * 32, b"\3" * 32, b"\2" * 32, b"round"
-# In the order of their names: the length of a name, the name, 0 if it is sealed and 1 if not, the id of its write or the digest of its bytes.
+# In the order of their names: a name's length, the name, 0 if it is sealed and 1 if not, the id of its write or the
+# digest of its bytes.
 CONTENTS = b"\x08identity\1" + b"\4" * 32 + b"\x05round\0" + ID
 RECORD = b"\7" * (2 * PIECE) + b"end"
 

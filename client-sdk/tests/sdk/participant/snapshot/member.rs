@@ -1,6 +1,6 @@
-//! What a member of secure rounds remembers beside its round: the models that it has answered from, what its coordinator
-//! has shown of models, the key of a renewal that nobody has answered; and its folder, key and generation, sealed. One
-//! participant has left all of it.
+//! What a member of secure rounds remembers beside its round: the models that it has answered from, what its
+//! coordinator has shown of models, the key of a renewal that nobody has answered; and its folder, key and generation,
+//! sealed. One participant has left all of it.
 
 use std::convert::Infallible;
 use std::fs;

@@ -1,7 +1,7 @@
 //! Records written by every version of the SDK still load. `tests/snapshots/v1` was written by version 1; `v2`, `v3`,
-//! `v8` and `v9` have what those versions added; `member` has what a member of secure rounds remembers beside its round,
-//! and `sealed-v1` its folder as it is on the disk. They are never written again. A new version adds a folder (run an
-//! ignored test like those below, then keep what it wrote).
+//! `v8` and `v9` have what those versions added; `member` has what a member of secure rounds remembers beside its
+//! round, and `sealed-v1` its folder as it is on the disk. They are never written again. A new version adds a folder
+//! (run an ignored test like those below, then keep what it wrote).
 
 mod kept;
 mod local_state;

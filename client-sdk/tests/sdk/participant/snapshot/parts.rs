@@ -22,7 +22,7 @@ use crate::support::trainers::Exact;
 use crate::support::{Coordinator, in_the_clear, sha256, task};
 
 const WRITTEN_BY: &str = "write_an_update_in_parts_of_version_9";
-/// Bytes before the header of a record with an update behind its digest: the magic, the version, the update's length and digest.
+/// Bytes before the header of a record with an update behind its digest: magic, version, its length and digest.
 const BEFORE_HEADER: usize = 16 + 2 + 8 + 32;
 
 fn read(name: &str) -> Vec<u8> {

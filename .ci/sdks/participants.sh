@@ -141,7 +141,7 @@ sliced() {
     [ "$(field data.reported round show sliced 1)" = 1 ] || { "$binary" round show sliced 1; return 1; }
 }
 
-# From loading the library to asking for a job, three times: cold_start PROGRAM. The first time it has no certificate yet.
+# From loading the library to its first poll, three times: cold_start PROGRAM. The first time it has no certificate yet, and asks for one.
 cold_start() {
     local time
     options cold absent
@@ -163,6 +163,7 @@ optimizer = { name = \"adamw\", beta2 = 0.99 }"
     "$@" "$work/careless.json" "$work/other.json"
     damaged truncated "it is cut off" "$@"
     damaged newer "update the app" "$@"
+    damaged restored "restored from a copy" "$@"
 }
 
 # A journal in a state that no participant of this version leaves, and what is said of it: damaged HOW WORDS PROGRAM….
@@ -174,7 +175,13 @@ import pathlib, sys
 for record in pathlib.Path(sys.argv[2]).glob("*.record"):
     sealed = record.read_bytes()
     # After 16 bytes comes the version, and what a record must have ends after the 94th.
-    record.write_bytes(sealed[:60] if sys.argv[1] == "truncated" else sealed[:16] + bytes([sealed[16] + 1]) + sealed[17:])
+    match sys.argv[1]:
+        case "truncated":
+            record.write_bytes(sealed[:60])
+        case "newer":
+            record.write_bytes(sealed[:16] + bytes([sealed[16] + 1]) + sealed[17:])
+        case "restored":  # a copy of before the first record
+            record.unlink()
 PYTHON
     "${@:3}" "$work/damaged-$1.json" damaged "$2"
 }
@@ -253,7 +260,7 @@ aarch64_programs() {
         --no-default-features --features "$2")
     mkdir "$place"
     cp "${CARGO_TARGET_DIR:-$root/target}/aarch64-unknown-linux-gnu/$1/libtributary_ffi.so" "$place/"
-    for name in shift misuse machine ready; do
+    for name in shift misuse machine ready personal; do
         python-zig cc -target aarch64-linux-gnu "${flags_of_c[@]}" -o "$place/$name" "$root/client-sdk/ffi/tests/c/$name.c" -L"$place" -ltributary_ffi -lpthread -lm
     done
     in_aarch64=(qemu-aarch64 -L /usr/aarch64-linux-gnu -E "LD_LIBRARY_PATH=$place")

@@ -8,7 +8,7 @@ use wire::participant::FinalModel;
 
 use super::plan_error::WorkError;
 use crate::checkpoints::Checkpoints;
-use crate::trainer::{Cancel, Trainer, TrainingJob};
+use crate::trainer::{Cancel, Purpose, Trainer, TrainingJob};
 
 /// The last version of a task that is over. What is measured of it stays on the device.
 pub struct LastVersion {
@@ -29,6 +29,7 @@ impl LastVersion {
         let job = TrainingJob {
             task: last.task_name.clone(),
             round,
+            purpose: Purpose::Shared,
             plan: last.training.in_round(round),
             architecture: last.model.architecture.clone(),
             table: last.model.table.clone(),

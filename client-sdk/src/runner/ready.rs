@@ -53,7 +53,10 @@ fn measure(
     manner: &Manner,
 ) -> Result<Vec<(String, MetricValue)>, TrainerError> {
     match job.purpose {
-        Purpose::Shared => trainer.evaluate(&manner.model(parameters).map_err(TrainerError::failed)?, job),
+        Purpose::Shared => {
+            let model = manner.model(parameters).map_err(TrainerError::failed)?;
+            trainer.evaluate(&model, job)
+        }
         Purpose::Own => Ok(Vec::new()),
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use client_sdk::learning::{Layout, MetricValue, Parameters, TensorSpec};
 use client_sdk::runner::Called;
-use client_sdk::{Cancel, Checkpoints, Trained, Trainer as _, TrainerError, TrainingJob, TrainingPlan};
+use client_sdk::{Cancel, Checkpoints, Purpose, Trained, Trainer as _, TrainerError, TrainingJob, TrainingPlan};
 
 use super::arguments::{array, give, optional, text};
 use super::code::TributaryCode;
@@ -38,6 +38,7 @@ fn trained(mut train: impl FnMut(TributaryJob) + Send) -> Result<Trained, Traine
     let training = TrainingJob {
         task: "task".to_owned(),
         round: 3,
+        purpose: Purpose::Shared,
         plan: TrainingPlan::default(),
         architecture: None,
         table: None,

@@ -33,12 +33,13 @@ ptx:
     python3 aggregation/src/cuda/regenerate.py --check
     python3 aggregation/src/cuda/check_ptx.py
 
-# unsafe code of the processor's part in an interpreter that finds undefined behaviour, with and without vector instructions
+# unsafe code of the processor's part and of the C ABI in an interpreter that finds undefined behaviour, with and without vector instructions
 miri:
     cargo +nightly miri test -p aggregation --lib -- cpu::
     RUSTFLAGS=-Ctarget-feature=+avx2 cargo +nightly miri test -p aggregation --lib -- cpu::
     RUSTFLAGS=-Ctarget-feature=+avx2,+avx512f,+avx512bw,+avx512vl cargo +nightly miri test -p aggregation --lib -- cpu::
     cargo +nightly miri test -p aggregation --lib --target aarch64-unknown-linux-gnu -- cpu::
+    cargo +nightly miri test -p tributary-ffi --no-default-features --lib -- c::
 
 # compiles the SDK's CUDA trainer with a compiler from PyPI (160 MB): no GPU, no toolkit; see docs/GPU.md
 check-train-cuda:

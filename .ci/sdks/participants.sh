@@ -91,11 +91,12 @@ enabled = false" 'schedule = { kind = "exponential", factor = 0.9, over = "steps
     return 1
 }
 
-# A task of one participant for a ready model, without secure aggregation: ready_task NAME EPOCHS ROUNDS [ITS KIND AND SIZES].
+# A task of one participant for a ready model, without secure aggregation: ready_task NAME EPOCHS ROUNDS [METRICS] [MORE LINES] [KIND AND SIZES].
 ready_task() {
-    local model=${4:-'kind = "linear", inputs = 4'}
+    local metrics=${4:-'["loss", "accuracy", "train_loss"]'} model=${6:-'kind = "linear", inputs = 4'}
     cat >"$work/$1.toml" <<TOML
 name = "$1"
+metrics = $metrics
 [model]
 architecture = { $model, classes = 2 }
 [training]
@@ -109,15 +110,27 @@ cohort = { count = 1 }
 clip_range = 8.0
 [secure_aggregation]
 enabled = false
+${5:-}
 TOML
-    "$binary" task create "$work/$1.toml" >/dev/null 2>&1
+    "$binary" task create "$work/$1.toml" >/dev/null 2>"$work/$1.log" || { cat "$work/$1.log"; return 1; }
+}
+
+# A device has a model of its own beside the shared one, and both are measured: personal PROGRAM….
+personal() {
+    ready_task personal 2 2 '["loss", "accuracy", "personal_accuracy"]' '[personalization]
+method = "ditto"
+lambda = 0.5'
+    options personal personal '{"secure_aggregation": {"required": false}, "trains_within": true}'
+    "$@" "$work/personal.json"
+    [ "$(field data.metrics.loss.count round show personal 2)" -gt 0 ] && [ "$(field data.metrics.personal_accuracy.count round show personal 1)" -gt 0 ] ||
+        { "$binary" round show personal 1; "$binary" round show personal 2; return 1; }
 }
 
 # An app without a training function takes part alone, and uses the model, also when the coordinator is gone: ready PROGRAM….
 ready() {
     local used kind
-    ready_task mlp 2 1 'kind = "mlp", inputs = 4, hidden = [6]'
-    ready_task cnn 1 1 'kind = "cnn", height = 4, width = 4'
+    ready_task mlp 2 1 "" "" 'kind = "mlp", inputs = 4, hidden = [6]'
+    ready_task cnn 1 1 "" "" 'kind = "cnn", height = 4, width = 4'
     for kind in mlp cnn; do
         options "$kind" "$kind" '{"secure_aggregation": {"required": false}}'
         "$@" "$work/$kind.json" "$kind"
@@ -150,7 +163,7 @@ sliced() {
     [ "$(field data.reported round show sliced 1)" = 1 ] || { "$binary" round show sliced 1; return 1; }
 }
 
-# From loading the library to asking for a job, three times: cold_start PROGRAM. The first time it has no certificate yet.
+# From loading the library to its first poll, three times: cold_start PROGRAM. The first time it has no certificate yet, and asks for one.
 cold_start() {
     local time
     options cold absent
@@ -177,6 +190,22 @@ budget = { steps = 9, time_ms = 20000 }"
     damaged restored "restored from a copy" "$@"
     options capped absent '{"device_conditions": {"charging": false, "unmetered": false, "idle": false, "max_thermal": null, "max_bytes_per_day": 1}}'
     "$@" "$work/capped.json" capped
+    in_use "$@"
+}
+
+# A journal that another process has: in_use PROGRAM….
+in_use() {
+    options shared absent
+    mkfifo "$work/hold"
+    "$@" "$work/shared.json" holds <"$work/hold" >"$work/shared.out" &
+    exec 9>"$work/hold"
+    for _ in $(seq 600); do
+        grep -q started "$work/shared.out" && break
+        sleep 0.1
+    done
+    "$@" "$work/shared.json" damaged "in use"
+    exec 9>&-
+    wait $!
 }
 
 # A key store of the app's own that fails, or does not return, once it has begun: keys PROGRAM….
@@ -199,13 +228,15 @@ damaged() {
     python3 - "$1" "$work/journal-damaged-$1" <<'PYTHON'
 import pathlib, sys
 for record in pathlib.Path(sys.argv[2]).glob("*.record"):
-    if sys.argv[1] == "restored":
-        # As the folder was before anything was written.
-        record.unlink()
-        continue
     sealed = record.read_bytes()
     # After 16 bytes comes the version, and what a record must have ends after the 94th.
-    record.write_bytes(sealed[:60] if sys.argv[1] == "truncated" else sealed[:16] + bytes([sealed[16] + 1]) + sealed[17:])
+    match sys.argv[1]:
+        case "truncated":
+            record.write_bytes(sealed[:60])
+        case "newer":
+            record.write_bytes(sealed[:16] + bytes([sealed[16] + 1]) + sealed[17:])
+        case "restored":  # a copy of before the first record
+            record.unlink()
 PYTHON
     "${@:3}" "$work/damaged-$1.json" damaged "$2"
 }
@@ -249,6 +280,52 @@ compile_kotlin() {
     (cd "$root" && "$libraries/tributary-bindgen" generate -c "$root/client-sdk/ffi/bindings.toml" "$libraries/libtributary_ffi.so" --language kotlin --no-format --out-dir "$work/kotlin/made")
     java -Xmx1500m -cp "$kotlin_path" org.jetbrains.kotlin.cli.jvm.K2JVMCompiler -no-stdlib -no-reflect -nowarn -cp "$kotlin_path" \
         -d "$work/kotlin/classes" "$work/kotlin/made" "$root/client-sdk/kotlin/src/common" "$root/client-sdk/kotlin/tests"
+}
+
+# Whether Swift can be compiled and run; sets $swift_root, the folder of a Debian 13 that has its compiler. It is made with
+# TRIBUTARY_SWIFT=1 (460 MB to fetch, 2.5 GB on the disk); TRIBUTARY_SWIFT_ROOT names one that is there already.
+has_swift() {
+    swift_root=${TRIBUTARY_SWIFT_ROOT:-$work/swift-root}
+    [ ! -x "$swift_root/usr/bin/swiftc" ] || return 0
+    [ "${TRIBUTARY_SWIFT:-}" = 1 ] && [ "$(id -u)" = 0 ] || return 1
+    command -v debootstrap >/dev/null || apt-get install -qq -y --no-install-recommends debootstrap >/dev/null 2>&1 || return 1
+    timeout 1200 debootstrap --variant=minbase --include=swiftlang,libc6-dev,libstdc++-14-dev trixie "$swift_root" >"$work/debootstrap.log" 2>&1
+}
+
+# Compiles the bindings, the package without what only Apple's systems have, and its tests, in both modes of the language; sets $in_swift,
+# which runs a program with the libraries of that Debian.
+compile_swift() {
+    local place=$swift_root/tributary lib=$swift_root/usr/lib/x86_64-linux-gnu version
+    rm -rf "$place"
+    mkdir -p "$place/CTributary"
+    (cd "$root" && "$libraries/tributary-bindgen" generate -c client-sdk/ffi/bindings.toml "$libraries/libtributary_ffi.so" --language swift --no-format --out-dir "$place")
+    mv "$place/CTributary.h" "$place/CTributary/"
+    # The map that is generated names modules of Apple's C library.
+    echo 'module CTributary { header "CTributary.h" export * }' >"$place/CTributary/module.modulemap"
+    cp "$root"/client-sdk/swift/Sources/Tributary/*.swift "$root"/client-sdk/swift/tests/*.swift "$libraries/libtributary_ffi.so" "$place/"
+    for version in 5 6; do
+        chroot "$swift_root" sh -c "cd /tributary && swiftc -swift-version $version -warnings-as-errors -parse-as-library -module-name Tributary \
+            -I CTributary -L . -ltributary_ffi *.swift -o shift"
+    done
+    in_swift=("$swift_root/lib64/ld-linux-x86-64.so.2" --library-path "$place:$swift_root/usr/libexec/swift/lib/swift/linux:$lib")
+}
+
+# Whether C programs for aarch64 can be linked, by zig, and run, by QEMU.
+has_aarch64() {
+    command -v cargo-zigbuild >/dev/null && command -v python-zig >/dev/null && command -v qemu-aarch64 >/dev/null && [ -e /usr/aarch64-linux-gnu/lib/libc.so.6 ]
+}
+
+# Builds the library as apps get it, and C programs with it: aarch64_programs PROFILE FEATURES [RUSTFLAGS]. Sets $in_aarch64, which runs them.
+aarch64_programs() {
+    local name place=$work/aarch64-$1
+    (cd "$root" && RUSTFLAGS=${3:-} cargo-zigbuild zigbuild --locked --quiet --target aarch64-unknown-linux-gnu --profile "$1" --package tributary-ffi --lib \
+        --no-default-features --features "$2")
+    mkdir "$place"
+    cp "${CARGO_TARGET_DIR:-$root/target}/aarch64-unknown-linux-gnu/$1/libtributary_ffi.so" "$place/"
+    for name in shift misuse machine ready personal; do
+        python-zig cc -target aarch64-linux-gnu "${flags_of_c[@]}" -o "$place/$name" "$root/client-sdk/ffi/tests/c/$name.c" -L"$place" -ltributary_ffi -lpthread -lm
+    done
+    in_aarch64=(qemu-aarch64 -L /usr/aarch64-linux-gnu -E "LD_LIBRARY_PATH=$place")
 }
 
 # Runs a program that is killed at one moment after the other, and then lives: killed_at "MOMENT …" PROGRAM….
@@ -326,7 +403,7 @@ steps="enrolled invited assigned shared fetched delivered middle trained answere
 # the participants themselves. With Kotlin there is a fourth, where a participant sends with the HTTP client of its JVM in the place of the
 # library's HTTPS.
 same_bits() {
-    local third=shift_in_python fourth=shift_in_kotlin mixed alike driven lent
+    local third=shift_in_python fourth=shift_in_kotlin mixed alike driven swift aarch64 lent
     [ ${#shift_in_python[@]} -gt 0 ] || third=shift_in_c
     [ ${#shift_in_kotlin[@]} -gt 0 ] || fourth=shift_in_c
     mixed=$(in_federation rounds "$steps" shift_in_rust shift_in_c $third $fourth)
@@ -336,6 +413,18 @@ same_bits() {
     driven=$(in_federation rounds "assigned middle answered uploaded" shift_in_rust shift_in_c_driven ${third}_driven ${fourth}_driven)
     [ "$driven" = "$alike" ] || { echo "driven by their programs they published another model: $driven, $alike"; return 1; }
     echo "the same bits: so did Rust, C, ${third#shift_in_} and ${fourth#shift_in_}, driven by the programs themselves and killed at four steps"
+    if [ ${#shift_in_swift[@]} -gt 0 ]; then
+        swift=$(in_federation rounds "$steps" shift_in_rust shift_in_c $fourth shift_in_swift)
+        [ "$swift" = "$alike" ] || { echo "with Swift the model differs: $swift, $alike"; return 1; }
+        driven=$(in_federation rounds "assigned middle answered uploaded" shift_in_rust shift_in_c shift_in_swift shift_in_swift_driven)
+        [ "$driven" = "$alike" ] || { echo "driven by Swift the model differs: $driven, $alike"; return 1; }
+        echo "the same bits: so did Rust, C, ${fourth#shift_in_} and Swift, killed at every step, and Swift that drives a participant"
+    fi
+    if [ ${#shift_in_aarch64[@]} -gt 0 ]; then
+        aarch64=$(in_federation rounds "$steps" shift_in_rust shift_in_c shift_in_aarch64 shift_in_aarch64)
+        [ "$aarch64" = "$alike" ] || { echo "on aarch64 the model differs: $aarch64, $alike"; return 1; }
+        echo "the same bits: so did Rust, C, and two in C on aarch64, killed at every step"
+    fi
     [ ${#shift_in_kotlin_lent[@]} -gt 0 ] || return 0
     lent=$(in_federation rounds "enrolled middle uploaded" shift_in_rust shift_in_c shift_in_kotlin shift_in_kotlin_lent)
     [ "$lent" = "$alike" ] || { echo "over the app's own HTTP client the model differs: $lent, $alike"; return 1; }

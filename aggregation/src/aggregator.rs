@@ -7,7 +7,7 @@ use secure_agg::mask::MaskPlan;
 
 use crate::error::AggregationError;
 use crate::memory::MemoryUse;
-use crate::robust::RobustStatistics;
+use crate::robust::{Inputs, RobustStatistics};
 use crate::shape::Shape;
 use crate::work::{Effort, Stopwatch, Work};
 
@@ -31,6 +31,30 @@ pub trait Aggregator: RobustStatistics {
     /// [`AggregationError::Slice`] or [`AggregationError::Length`] if slices do not fit; [`AggregationError::Device`]
     /// or [`AggregationError::OutOfMemory`] if the device fails: the content of `out` is then undefined.
     fn unmask_slice(&self, plan: &MaskPlan, offset: u64, sum: &[u32], out: &mut [u32]) -> Result<(), AggregationError>;
+
+    /// Computes [`median`](RobustStatistics::median), and reports which device did and how long it took.
+    ///
+    /// # Errors
+    /// As for [`median`](RobustStatistics::median).
+    fn measured_median(&self, inputs: Inputs<'_>) -> Result<Answered<i32>, AggregationError> {
+        answered(self.name(), || self.median(inputs))
+    }
+
+    /// Computes [`trimmed_mean`](RobustStatistics::trimmed_mean), and reports likewise.
+    ///
+    /// # Errors
+    /// As for [`trimmed_mean`](RobustStatistics::trimmed_mean).
+    fn measured_trimmed_mean(&self, inputs: Inputs<'_>, trim: usize) -> Result<Answered<i32>, AggregationError> {
+        answered(self.name(), || self.trimmed_mean(inputs, trim))
+    }
+
+    /// Computes [`gram`](RobustStatistics::gram), and reports likewise.
+    ///
+    /// # Errors
+    /// As for [`gram`](RobustStatistics::gram).
+    fn measured_gram(&self, inputs: Inputs<'_>) -> Result<Answered<i64>, AggregationError> {
+        answered(self.name(), || self.gram(inputs))
+    }
 
     /// Memory of running sums, on this device and on those that it sums or takes over with: of the processor their words, of a GPU
     /// what is allocated there for sums, and for slices that are unmasked. Buffers of inputs in transit, seeds and robust
@@ -149,6 +173,27 @@ pub struct Finished {
     pub words: Vec<u32>,
     /// Present if the chosen device failed and another one unmasked: an event worth counting.
     pub fallback: Option<FallbackEvent>,
+}
+
+/// A robust statistic, and who computed it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answered<T> {
+    /// The statistic, as the method of [`RobustStatistics`] gives it.
+    pub answers: Vec<T>,
+    /// The device whose answers these are, and the working time, with that of a device that failed.
+    pub effort: Effort,
+    /// Present if the chosen device failed and another one answered.
+    pub fallback: Option<FallbackEvent>,
+}
+
+/// Has a device answer, and measures it.
+fn answered<T>(
+    device: &str,
+    answer: impl FnOnce() -> Result<Vec<T>, AggregationError>,
+) -> Result<Answered<T>, AggregationError> {
+    let watch = Stopwatch::start();
+    let answers = answer()?;
+    Ok(Answered { answers, effort: Effort { device: device.to_owned(), took: watch.elapsed() }, fallback: None })
 }
 
 /// A device failed and another one took over.

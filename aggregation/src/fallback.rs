@@ -17,7 +17,9 @@ use crate::panic::panic_message;
 use crate::robust::{Inputs, RobustStatistics};
 use crate::shape::room_for;
 use crate::work::Stopwatch;
-use crate::{Accumulator, AggregationError, Aggregator, Effort, FallbackEvent, Finished, MemoryUse, Shape, Work};
+use crate::{
+    Accumulator, AggregationError, Aggregator, Answered, Effort, FallbackEvent, Finished, MemoryUse, Shape, Work,
+};
 
 /// Unmasks on a device, and on the processor when that fails.
 pub struct Fallback {
@@ -46,25 +48,14 @@ impl Aggregator for Fallback {
         unmask_slice(&*self.device, &self.cpu, plan, (offset, sum), out).map(drop)
     }
 
-    fn memory(&self) -> Vec<MemoryUse> {
-        self.device.memory().into_iter().chain(self.cpu.memory()).collect()
-    }
-
-    fn spare(&self) -> Option<Arc<dyn Aggregator>> {
-        Some(Arc::clone(&self.cpu) as _)
-    }
-}
-
-/// Checks the device's answer against the processor's in some columns, or for some vectors, before it is used.
-impl RobustStatistics for Fallback {
-    fn median(&self, inputs: Inputs<'_>) -> Result<Vec<i32>, AggregationError> {
+    fn measured_median(&self, inputs: Inputs<'_>) -> Result<Answered<i32>, AggregationError> {
         self.robust(
             |device| device.median(inputs),
             |medians| self.same_columns(inputs, medians, |cpu, sample| cpu.median(sample)),
         )
     }
 
-    fn trimmed_mean(&self, inputs: Inputs<'_>, trim: usize) -> Result<Vec<i32>, AggregationError> {
+    fn measured_trimmed_mean(&self, inputs: Inputs<'_>, trim: usize) -> Result<Answered<i32>, AggregationError> {
         inputs.check_trim(trim)?;
         self.robust(
             |device| device.trimmed_mean(inputs, trim),
@@ -72,7 +63,7 @@ impl RobustStatistics for Fallback {
         )
     }
 
-    fn gram(&self, inputs: Inputs<'_>) -> Result<Vec<i64>, AggregationError> {
+    fn measured_gram(&self, inputs: Inputs<'_>) -> Result<Answered<i64>, AggregationError> {
         self.robust(
             |device| device.gram(inputs),
             |products| {
@@ -85,6 +76,29 @@ impl RobustStatistics for Fallback {
             },
         )
     }
+
+    fn memory(&self) -> Vec<MemoryUse> {
+        self.device.memory().into_iter().chain(self.cpu.memory()).collect()
+    }
+
+    fn spare(&self) -> Option<Arc<dyn Aggregator>> {
+        Some(Arc::clone(&self.cpu) as _)
+    }
+}
+
+/// Checks the device's answer against the processor's in some columns, or for some vectors, before it is used.
+impl RobustStatistics for Fallback {
+    fn median(&self, inputs: Inputs<'_>) -> Result<Vec<i32>, AggregationError> {
+        self.measured_median(inputs).map(|answered| answered.answers)
+    }
+
+    fn trimmed_mean(&self, inputs: Inputs<'_>, trim: usize) -> Result<Vec<i32>, AggregationError> {
+        self.measured_trimmed_mean(inputs, trim).map(|answered| answered.answers)
+    }
+
+    fn gram(&self, inputs: Inputs<'_>) -> Result<Vec<i64>, AggregationError> {
+        self.measured_gram(inputs).map(|answered| answered.answers)
+    }
 }
 
 impl Fallback {
@@ -92,14 +106,21 @@ impl Fallback {
         &self,
         work: impl Fn(&dyn RobustStatistics) -> Result<Vec<T>, AggregationError>,
         is_right: impl Fn(&[T]) -> bool,
-    ) -> Result<Vec<T>, AggregationError> {
+    ) -> Result<Answered<T>, AggregationError> {
+        let watch = Stopwatch::start();
+        let told = |answers, device: &str, fallback| Answered {
+            answers,
+            effort: Effort { device: device.to_owned(), took: watch.elapsed() },
+            fallback,
+        };
         let attempt = catch_unwind(AssertUnwindSafe(|| work(&*self.device)));
         let reason = match attempt {
-            Ok(Ok(answer)) if is_right(&answer) => return Ok(answer),
+            Ok(Ok(answers)) if is_right(&answers) => return Ok(told(answers, self.device.name(), None)),
             outcome => failure(outcome),
         };
-        fallback_event(&*self.device, &self.cpu, reason);
-        work(&*self.cpu)
+        let event = fallback_event(&*self.device, &self.cpu, reason);
+        let answers = work(&*self.cpu)?;
+        Ok(told(answers, self.cpu.name(), Some(event)))
     }
 
     /// Whether the answers for the first, the middle and the last columns equal the processor's.
@@ -239,7 +260,6 @@ mod tests {
     use secure_agg::mask::{MaskSeed, Plane, Sign};
 
     use super::*;
-    use crate::robust::robust_from;
 
     #[derive(Clone, Copy, Debug)]
     enum Fault {
@@ -254,7 +274,40 @@ mod tests {
     /// A device that fails on request.
     struct Injected(Fault, CpuAggregator);
 
-    robust_from!(Injected, 1);
+    impl Injected {
+        fn answer<T>(
+            &self,
+            answer: impl FnOnce(&CpuAggregator) -> Result<Vec<T>, AggregationError>,
+        ) -> Result<Vec<T>, AggregationError> {
+            match self.0 {
+                Fault::Lost => {
+                    Err(AggregationError::Device { device: "injected".into(), reason: "the device is lost".into() })
+                }
+                Fault::NoMemory => Err(AggregationError::OutOfMemory { bytes: 64 }),
+                Fault::Panics => panic!("a driver's wrapper gave up"),
+                Fault::WritesNothing => Ok(Vec::new()),
+                Fault::StopsHalfWay => answer(&self.1).map(|mut answers| {
+                    answers.truncate(answers.len() / 2);
+                    answers
+                }),
+                Fault::None => answer(&self.1),
+            }
+        }
+    }
+
+    impl RobustStatistics for Injected {
+        fn median(&self, inputs: Inputs<'_>) -> Result<Vec<i32>, AggregationError> {
+            self.answer(|cpu| cpu.median(inputs))
+        }
+
+        fn trimmed_mean(&self, inputs: Inputs<'_>, trim: usize) -> Result<Vec<i32>, AggregationError> {
+            self.answer(|cpu| cpu.trimmed_mean(inputs, trim))
+        }
+
+        fn gram(&self, inputs: Inputs<'_>) -> Result<Vec<i64>, AggregationError> {
+            self.answer(|cpu| cpu.gram(inputs))
+        }
+    }
 
     impl Aggregator for Injected {
         fn name(&self) -> &str {
@@ -325,6 +378,38 @@ mod tests {
             assert!(event.taken_over_by.starts_with("cpu ("), "{event:?}");
             assert_eq!(work.unmasking.device, event.taken_over_by);
         }
+    }
+
+    #[test]
+    fn who_answered_a_robust_statistic_is_told_and_who_failed_at_it() {
+        let vectors: Vec<Vec<i16>> = (0..5).map(|n| (0..100).map(|word| word * 7 % 13 - n).collect()).collect();
+        let vectors: Vec<&[i16]> = vectors.iter().map(Vec::as_slice).collect();
+        let (inputs, processor) = (Inputs::new(&vectors).unwrap(), CpuAggregator::new(1).unwrap());
+        for (fault, reason) in [
+            (Fault::Lost, Some("the device is lost")),
+            (Fault::NoMemory, Some("there is no memory for a sum of 64 bytes")),
+            (Fault::Panics, Some("it panicked: a driver's wrapper gave up")),
+            (Fault::WritesNothing, Some("it gave a wrong answer")),
+            (Fault::StopsHalfWay, Some("it gave a wrong answer")),
+            (Fault::None, None),
+        ] {
+            let cpu = Arc::new(CpuAggregator::new(1).unwrap());
+            let device = Fallback::new(Arc::new(Injected(fault, CpuAggregator::new(1).unwrap())), cpu);
+            let (median, mean) =
+                (device.measured_median(inputs).unwrap(), device.measured_trimmed_mean(inputs, 1).unwrap());
+            let gram = device.measured_gram(inputs).unwrap();
+            assert_eq!(median.answers, processor.median(inputs).unwrap(), "{fault:?}");
+            assert_eq!(mean.answers, processor.trimmed_mean(inputs, 1).unwrap(), "{fault:?}");
+            assert_eq!(gram.answers, processor.gram(inputs).unwrap(), "{fault:?}");
+            let told = [(median.effort, median.fallback), (mean.effort, mean.fallback), (gram.effort, gram.fallback)];
+            for (effort, fallback) in told {
+                assert_eq!(fallback.as_ref().map(|event| event.reason.as_str()), reason, "{fault:?}");
+                let by = fallback.map_or_else(|| "injected".to_owned(), |event| event.taken_over_by);
+                assert_eq!(effort.device, by, "{fault:?}");
+            }
+        }
+        let alone = processor.measured_median(inputs).unwrap();
+        assert_eq!((alone.effort.device.as_str(), alone.fallback), (processor.name(), None));
     }
 
     #[test]

@@ -41,7 +41,7 @@ mod stream;
 pub mod wgpu;
 mod work;
 
-pub use aggregator::{Accumulator, Aggregator, FallbackEvent, Finished};
+pub use aggregator::{Accumulator, Aggregator, Answered, FallbackEvent, Finished};
 pub use error::AggregationError;
 pub use memory::MemoryUse;
 pub use shape::Shape;

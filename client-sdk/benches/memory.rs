@@ -304,6 +304,7 @@ fn round(first: &Parameters, architecture: Option<serde_json::Value>, members: O
                 Input::Fetched { have, result: Ok(()) }
             }
             Action::Train(work) => Input::Trained(work.run_in(&mut trainer, surroundings.clone(), &mut || ())),
+            Action::Evaluate(last) => Input::Evaluated(last.evaluate(&mut trainer)),
             Action::Load(name) => Input::Loaded(journal.load(&name)),
             Action::Persist(records) => {
                 let save = |record: &Record| journal.save_parts(&record.name, record.parts());

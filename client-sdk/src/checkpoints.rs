@@ -79,7 +79,8 @@ impl Checkpoints {
 
     /// Keeps the state in place of the last one, at most four times [`max_model_bytes`](crate::Builder::max_model_bytes). It goes to
     /// the journal unless the last one that did is younger than
-    /// [`checkpoint_every`](crate::Builder::checkpoint_every); when the device's conditions do not hold it always does.
+    /// [`checkpoint_every`](crate::Builder::checkpoint_every); when the device's conditions do not hold it always does, and one that did not
+    /// before goes to the journal before the training rests.
     ///
     /// # Errors
     /// [`NotKept`]; the last state is still there.

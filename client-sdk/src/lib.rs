@@ -124,7 +124,7 @@ pub use recipe::device::pipeline;
 pub use table_trainer::TableTrainer;
 pub use task_spec;
 pub use task_spec::{Analytics, TableColumn, TableSpec, TrainingPlan};
-pub use trainer::{Cancel, Constraints, REACH, Trained, Trainer, TrainerError, TrainingJob};
+pub use trainer::{Cancel, Constraints, Purpose, REACH, Trained, Trainer, TrainerError, TrainingJob};
 pub use wire;
 pub use wire::audit::AuditKey;
 pub use wire::participant::{AbandonReason, DiscardReason, RefusalCode, WaitingFor};

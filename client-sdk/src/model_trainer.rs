@@ -265,12 +265,13 @@ mod tests {
 
     use super::*;
     use crate::checkpoints::Checkpoints;
-    use crate::trainer::Cancel;
+    use crate::trainer::{Cancel, Purpose};
 
     fn job(architecture: Option<&str>) -> TrainingJob {
         TrainingJob {
             task: "t".into(),
             round: 1,
+            purpose: Purpose::Shared,
             plan: TrainingPlan { epochs: 20, batch_size: 4, learning_rate: 0.5, ..TrainingPlan::default() },
             table: None,
             analytics: None,

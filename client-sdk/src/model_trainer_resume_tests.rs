@@ -10,7 +10,7 @@ use task_spec::{LocalOptimizer, TrainingPlan};
 use super::*;
 use crate::checkpoints::{Checkpoints, Keep, NotKept};
 use crate::models::{Cnn, Gru, InputKind, Linear, Mlp};
-use crate::trainer::Cancel;
+use crate::trainer::{Cancel, Purpose};
 
 /// Pauses the training after each step.
 #[derive(Default)]
@@ -88,6 +88,7 @@ fn job(architecture: &Architecture, plan: TrainingPlan, checkpoints: Checkpoints
     TrainingJob {
         task: "t".into(),
         round: 1,
+        purpose: Purpose::Shared,
         plan,
         architecture: Some(serde_json::to_value(architecture).unwrap()),
         table: None,

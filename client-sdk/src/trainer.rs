@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use learning::{Adapters, MetricValue, Parameters, Table};
-use task_spec::{Analytics, TableSpec, TrainingPlan};
+use task_spec::{Analytics, PERSONAL_PREFIX, TableSpec, TrainingPlan};
 use wire::Timestamp;
 
 use crate::checkpoints::Checkpoints;
@@ -80,6 +80,20 @@ pub trait Trainer: Send {
     /// [`TrainerError`], as for [`Self::train`].
     fn evaluate(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError>;
 
+    /// Evaluates the last version of a task that is over, for the app alone ([`Model::metrics`](crate::Model::metrics)); by default as
+    /// [`Self::evaluate`]. `job.round` is the version's number. It is called under the conditions of a training, and again later if they end
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// [`TrainerError`]: the app gets the version without metrics.
+    fn evaluate_last(
+        &mut self,
+        model: &Parameters,
+        job: &TrainingJob,
+    ) -> Result<Vec<(String, MetricValue)>, TrainerError> {
+        self.evaluate(model, job)
+    }
+
     /// The rows for an analysis (statistics, clusters, trees), with the columns that `job.analytics` names, in that
     /// order. They never leave the device.
     ///
@@ -104,6 +118,13 @@ pub trait Trainer: Send {
     fn pause_grace(&self) -> Duration {
         Duration::ZERO
     }
+
+    /// For a trainer that evaluates nothing, because an app trains and says in its answer what it measured: whether metrics of
+    /// [`Trained`] that are not named `train_…` are those of the received model. A task that weighs updates by its loss takes that from
+    /// them. False by default.
+    fn measures_as_it_trains(&self) -> bool {
+        false
+    }
 }
 
 /// The anchor of [`proximal_mu`](TrainingPlan::proximal_mu), the frozen tensors, and the correction of
@@ -125,12 +146,37 @@ impl Constraints<'_> {
     }
 }
 
-/// The work of one round.
+/// What a training is for. Several trainings of one round, which some methods of personalization need, may differ in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Purpose {
+    /// The shared model: the one that was received, or adapters that are shared; where tensors stay on the device, with these in it. What
+    /// training changes of the shared part is the update.
+    #[default]
+    Shared,
+    /// The device's own model, or its own part of one. The result stays on the device; with `pfedme` and `elastic` the update follows
+    /// from it.
+    Own,
+}
+
+impl Purpose {
+    /// Its name in data.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Shared => "shared",
+            Self::Own => "own",
+        }
+    }
+}
+
+/// The work of one round, or one training of it.
 #[derive(Clone, Debug)]
 pub struct TrainingJob {
     pub task: String,
     /// From 1.
     pub round: u32,
+    /// What it is for; of an analysis or an evaluation it says nothing.
+    pub purpose: Purpose,
     /// The training plan of this round, with factors that depend on the round applied.
     pub plan: TrainingPlan,
     /// The task's description of its model, for trainers that support several.
@@ -175,6 +221,14 @@ impl Trained {
 /// for plain gradient descent, the sum of the learning rates ([`learning::contribution::fed_nova::Reach`]). Its count
 /// is the number of steps taken. Tasks with FedNova or SCAFFOLD need it; it leaves the device only as these prescribe.
 pub const REACH: &str = "train_reach";
+
+/// Prefix of metrics that are about a training, and not about the model that it began with.
+const TRAINING_PREFIX: &str = "train_";
+
+/// Whether a metric is of the model that a training began with: neither of the training itself nor of the device's own model.
+pub(crate) fn is_of_model(name: &str) -> bool {
+    !name.starts_with(TRAINING_PREFIX) && !name.starts_with(PERSONAL_PREFIX)
+}
 
 /// Tells a trainer to stop: check it between batches.
 #[derive(Clone, Debug, Default)]

@@ -27,6 +27,19 @@ pub(crate) async fn outdated(
     Ok(TrainingStates::read(tx, &task, &ahead, now).await?.stale())
 }
 
+/// As [`TrainingStates::ready_count`], without a look at each training.
+///
+/// # Errors
+/// The store's.
+pub(crate) async fn count_ready(
+    tx: &mut Transaction<'_>,
+    task: &TaskRow,
+    ahead: &Ahead,
+    now: Timestamp,
+) -> Result<u32, StoreError> {
+    tx.count_ready_trainings(task.id, task.model_version.saturating_sub(ahead.staleness.max), now).await
+}
+
 /// State of all participants with a training that is not over.
 pub(crate) struct TrainingStates(BTreeMap<ParticipantId, (Training, Standing)>);
 

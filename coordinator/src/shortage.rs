@@ -30,9 +30,10 @@ pub(crate) async fn enrolment(
     task: &TaskRow,
     latest: Option<&Round>,
 ) -> Result<Option<Enrolment>, StoreError> {
-    // With training ahead, rounds open when there are updates.
-    let is_waiting = task.status == TaskStatus::Active && task.spec.ahead().is_none();
-    let Some(round) = latest.filter(|round| is_waiting && round.lacks_participants()) else { return Ok(None) };
+    // With training ahead, rounds open when there are updates. A paused task opens none, and the one that is open waits for its cohort.
+    let goes_on = |round: &Round| task.status == TaskStatus::Active || !round.state.is_terminal();
+    let is_waiting = |round: &&Round| task.spec.ahead().is_none() && goes_on(round) && round.lacks_participants();
+    let Some(round) = latest.filter(is_waiting) else { return Ok(None) };
     let require = &task.spec.selection.require;
     let (population, min) = (task.spec.privacy.population.unwrap_or_default(), round.limits.select.min);
     // A sampled population has no limit on participations.

@@ -9,7 +9,7 @@ use store::entity::task::TaskRow;
 use store::{StoreError, Transaction};
 use wire::inspect::{ShortageView, TaskWaitingFor};
 
-use crate::ahead::{TrainingStates, last_opened};
+use crate::ahead::{count_ready, last_opened};
 use crate::retries::{Retries, failures};
 use crate::shortage::missing;
 
@@ -59,8 +59,7 @@ async fn next_round(
     let round = task.next_round().number;
     let pause = failures(tx, task, latest).await?.and_then(|failures| failures.pause_until(retries, now));
     let Some(ahead) = task.spec.ahead() else { return Ok(TaskWaitingFor::Round { round, at: pause }) };
-    let (min, ready) =
-        (task.spec.select_min().max(1), TrainingStates::read(tx, task, &ahead, now).await?.ready_count());
+    let (min, ready) = (task.spec.select_min().max(1), count_ready(tx, task, &ahead, now).await?);
     Ok(match opening(&ahead, ready, min, last_opened(tx, task).await?, now) {
         Opening::Now => TaskWaitingFor::Round { round, at: pause },
         Opening::At(at) => TaskWaitingFor::Round { round, at: Some(at).max(pause) },

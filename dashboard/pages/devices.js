@@ -21,7 +21,7 @@ export function Devices() {
   const now = useNow(RELOAD_MS);
   const found = useResource(load, [], [now]);
   return html`
-    <${PageHead} heading="Devices" note="What added the inputs of rounds and removed their masks. Rounds of a robust rule in the clear name no device." />
+    <${PageHead} heading="Devices" note="What added the inputs of rounds, or compared them for a robust rule, and removed their masks." />
     <${Loaded} of=${found} what="Loading devices">
       ${({ devices, names }) => devices.length === 0
         ? html`<${Empty} heading="No round was summed yet">The first sum that is released names its device here.<//>`

@@ -12,7 +12,9 @@ use client_sdk::learning::{
 use client_sdk::models::{Architecture, Linear};
 use client_sdk::pipeline::{Encoder, MaskedInput, Protection, Weight, masked_input};
 use client_sdk::train::{Device, evaluate};
-use client_sdk::{Cancel, Checkpoints, Constraints, Dataset, ModelTrainer, Trained, Trainer as _, TrainingJob};
+use client_sdk::{
+    Cancel, Checkpoints, Constraints, Dataset, ModelTrainer, Purpose, Trained, Trainer as _, TrainingJob,
+};
 use datasets::{Dataset as Data, synthetic};
 use rand::seq::SliceRandom as _;
 use rand::{Rng as _, SeedableRng as _};
@@ -155,6 +157,7 @@ impl Federation {
         let job = TrainingJob {
             task: "synthetic".to_owned(),
             round,
+            purpose: Purpose::Shared,
             plan,
             architecture: Some(serde_json::to_value(&self.architecture)?),
             table: None,

@@ -116,6 +116,12 @@ impl Adapters {
         &self.own
     }
 
+    /// α / r, the factor of B A.
+    #[must_use]
+    pub fn scale(&self) -> f32 {
+        self.scale
+    }
+
     /// Initial distributions: A is uniform within ±1/√inputs, as in a linear layer, and B is zero.
     #[must_use]
     pub fn inits(&self) -> Vec<TensorDeclaration> {

@@ -201,7 +201,9 @@ impl World {
                     | Request::AbortStatements { .. }
             ),
             Action::Fetch { .. } | Action::Train(_) => true,
-            Action::Load(_) | Action::Persist(_) | Action::WaitUntil(_) | Action::Finished(_) => false,
+            Action::Evaluate(_) | Action::Load(_) | Action::Persist(_) | Action::WaitUntil(_) | Action::Finished(_) => {
+                false
+            }
         };
         if is_of_a_round && let Some(away) = device.meets_its_fate(&self.common) {
             device.stop();
@@ -250,8 +252,8 @@ impl World {
                 None
             }
             Action::Finished(Err(error)) => return Err(ended(device, error)),
-            // Records are written and loaded at once.
-            Action::Persist(_) | Action::Load(_) => None,
+            // Records are written and loaded at once; devices keep no models, and evaluate none.
+            Action::Evaluate(_) | Action::Persist(_) | Action::Load(_) => None,
         };
         for at in ends.into_iter().chain(deadline) {
             self.queue.plan(at, Operation::Tick { device: index, action: number });

@@ -41,7 +41,8 @@ macro_rules! migrations {
             21 "0021" "identity_sign_in",
             22 "0022" "device_reason",
             23 "0023" "model_server",
-            24 "0024" "sum_coordinator")
+            24 "0024" "sum_coordinator",
+            25 "0025" "lists")
     };
     ($database:literal: $($version:literal $digits:literal $name:literal),+) => {
         &[$(crate::schema::Migration {

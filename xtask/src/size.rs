@@ -12,31 +12,68 @@ struct Variant {
     name: &'static str,
     /// Of `tributary-ffi`.
     features: &'static str,
+    panics: Panics,
     /// Most bytes, and most of them compressed by xz.
     limits: (u64, u64),
+}
+
+/// What a panic in the library does.
+#[derive(Clone, Copy)]
+enum Panics {
+    /// It comes back to the app as an error.
+    Unwind,
+    /// It ends the app's process, and the library carries no tables for unwinding.
+    Abort,
+}
+
+impl Panics {
+    fn profile(self) -> &'static str {
+        match self {
+            Self::Unwind => "mobile",
+            Self::Abort => "mobile-abort",
+        }
+    }
+
+    /// What `RUSTFLAGS` are beside the profile.
+    fn flags(self) -> &'static str {
+        match self {
+            Self::Unwind => "",
+            Self::Abort => "-Cforce-unwind-tables=no",
+        }
+    }
 }
 
 const MB: u64 = 1_000_000;
 
 const VARIANTS: &[Variant] = &[
-    Variant { name: "C, own training and HTTP client", features: "", limits: (3 * MB, 3 * MB) },
-    Variant { name: "C, own training", features: "https", limits: (3 * MB, 3 * MB) },
-    Variant { name: "C, Kotlin and Swift, own training", features: "https,uniffi", limits: (3 * MB, 3 * MB) },
-    Variant { name: "C, Kotlin and Swift, ready models", features: "https,uniffi,models", limits: (8 * MB, 3 * MB) },
+    variant("C, own training and HTTP client; a panic aborts", "", Panics::Abort, 3),
+    variant("C, own training and HTTP client", "", Panics::Unwind, 3),
+    variant("C, own training; a panic aborts", "https", Panics::Abort, 3),
+    variant("C, own training", "https", Panics::Unwind, 3),
+    variant("C, Kotlin and Swift, own training", "https,uniffi", Panics::Unwind, 3),
+    variant("C, Kotlin and Swift, ready models", "https,uniffi,models", Panics::Unwind, 8),
 ];
 
 /// Most bytes of the wheel for Python, which is compressed.
 const WHEEL: u64 = 10 * MB;
 
-/// Builds each library in the profile `mobile`, and the wheel as it is released, and compares them with their limits. Another target is
-/// linked by zig.
+/// A library of at most so many megabytes, and 3 compressed.
+const fn variant(name: &'static str, features: &'static str, panics: Panics, megabytes: u64) -> Variant {
+    Variant { name, features, panics, limits: (megabytes * MB, 3 * MB) }
+}
+
+/// Builds each library in its profile, and the wheel as it is released, and compares them with their limits. Another target is linked by
+/// zig.
 pub(crate) fn run(target: Option<&str>) -> anyhow::Result<()> {
     let metadata = MetadataCommand::new().no_deps().exec().context("cargo metadata")?;
-    let folder = metadata.target_directory.as_std_path().join(target.unwrap_or_default()).join("mobile");
+    let folder = metadata.target_directory.as_std_path().join(match target {
+        Some(target) => target.to_owned(),
+        None => host()?,
+    });
     let mut large = 0;
-    for Variant { name, features, limits } in VARIANTS {
-        build(target, features)?;
-        let library = folder.join("libtributary_ffi.so");
+    for Variant { name, features, panics, limits } in VARIANTS {
+        build(target, features, *panics)?;
+        let library = folder.join(panics.profile()).join("libtributary_ffi.so");
         let size = std::fs::metadata(&library).with_context(|| library.display().to_string())?.len();
         let xz = compressed(&library)?;
         let is_large = size > limits.0 || xz > limits.1;
@@ -55,7 +92,13 @@ pub(crate) fn run(target: Option<&str>) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn build(target: Option<&str>, features: &str) -> anyhow::Result<()> {
+/// The target that this machine is.
+fn host() -> anyhow::Result<String> {
+    let told = Command::new("rustc").args(["--print", "host-tuple"]).output().context("rustc")?;
+    Ok(String::from_utf8(told.stdout)?.trim().to_owned())
+}
+
+fn build(target: Option<&str>, features: &str, panics: Panics) -> anyhow::Result<()> {
     let mut cargo = match target {
         Some(target) => {
             let mut cargo = Command::new("cargo-zigbuild");
@@ -64,12 +107,13 @@ fn build(target: Option<&str>, features: &str) -> anyhow::Result<()> {
         }
         None => {
             let mut cargo = Command::new("cargo");
-            cargo.arg("build");
+            // Named, so that the flags leave build scripts alone: these unwind.
+            cargo.args(["build", "--target", "host-tuple"]);
             cargo
         }
     };
-    cargo.args(["--locked", "--quiet", "--profile", "mobile", "--package", "tributary-ffi", "--lib"]);
-    cargo.args(["--no-default-features", "--features", features]);
+    cargo.args(["--locked", "--quiet", "--profile", panics.profile(), "--package", "tributary-ffi", "--lib"]);
+    cargo.args(["--no-default-features", "--features", features]).env("RUSTFLAGS", panics.flags());
     if !cargo.status().context("cargo; cargo-zigbuild comes from PyPI, with ziglang")?.success() {
         bail!("the library with the features {features:?} cannot be built");
     }

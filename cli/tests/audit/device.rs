@@ -141,6 +141,7 @@ impl Device {
                     Err(error) => Input::Fetched { have: Vec::new(), result: Err(error) },
                 },
                 Action::Train(work) => Input::Trained(work.run(&mut self.trainer)),
+                Action::Evaluate(last) => Input::Evaluated(last.evaluate(&mut self.trainer)),
                 Action::Load(_) | Action::Persist(_) => unreachable!("done on the way"),
                 Action::WaitUntil(elapsed) => {
                     self.wakes = elapsed;

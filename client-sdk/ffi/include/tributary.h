@@ -71,6 +71,16 @@ typedef enum TributaryOptimizer {
   TRIBUTARY_OPTIMIZER_ADAMW = 1,
 } TributaryOptimizer;
 
+// What a job is for. The jobs of one round may differ in it.
+typedef enum TributaryPurpose {
+  // The shared model: the one that was received, or shared adapters; where tensors stay on the device, with these in it. The
+  // update is made of it. What the app measures of the model that the job begins with counts as of the received one.
+  TRIBUTARY_PURPOSE_SHARED = 0,
+  // The device's own model, or its own part of one. What the app measures of the model that the job begins with counts for
+  // nothing.
+  TRIBUTARY_PURPOSE_OWN = 1,
+} TributaryPurpose;
+
 // What to do next.
 typedef enum TributaryTodo {
   // Send a request and wait for its answer: perform.
@@ -267,6 +277,18 @@ typedef struct TributaryMetric {
   uint64_t count;
 } TributaryMetric;
 
+// Rows of numbers, each with a class.
+typedef struct TributaryRows {
+  // `rows` rows of `width` numbers, row after row.
+  const float *features;
+  // The class of each row.
+  const uint32_t *labels;
+  // Number of rows, at least 1.
+  size_t rows;
+  // Numbers in a row.
+  size_t width;
+} TributaryRows;
+
 // The model of a task on this device: a number, to be copied freely. Any thread may use it. It stands for the model until
 // `tributary_model_free`, also after the participant was closed; afterwards calls return `TRIBUTARY_CODE_CLOSED`, and **every
 // pointer that was given for the model is gone**.
@@ -411,8 +433,8 @@ enum TributaryCode tributary_close(struct TributaryParticipant participant,
 // Puts the numbers of the job into `plan`.
 enum TributaryCode tributary_job_plan(struct TributaryJob job, struct TributaryPlan *plan);
 
-// Points `json` to the job as a JSON object: `task`, `round`, `seed`, `plan`, `architecture`, `metrics`, and `tensors` with name
-// and shape. The text belongs to the job.
+// Points `json` to the job as a JSON object: `task`, `round`, `purpose` (`shared` or `own`), `seed`, `plan`, `architecture`,
+// `metrics`, and `tensors` with name and shape. The text belongs to the job.
 enum TributaryCode tributary_job_description(struct TributaryJob job,
                                              const char **json);
 
@@ -445,7 +467,7 @@ enum TributaryCode tributary_job_checkpoint(struct TributaryJob job,
 
 // Keeps `count` bytes, the state of the training, so that it goes on from there after a pause, and after its process was killed. They
 // are copied, replace the last ones, and go with the round. The journal seals them, once in `checkpoint_every_ms` of the options; what
-// was saved in between serves a pause, and not a new process.
+// was saved in between goes there before the training rests.
 //
 // Errors: UPDATE (more than four times `max_model_bytes`), OVERDUE (the round no longer waits, or the job was taken back), JOURNAL; the
 // last ones are still there, and so is the job. ARGUMENT, CLOSED.
@@ -460,7 +482,9 @@ enum TributaryCode tributary_job_is_checkpoint_due(struct TributaryJob job);
 // noised and masked as the task prescribes.
 //
 // `values` are `count` floats in the order of the parameters, which are copied; NULL and 0, or the job's own pointer, if they
-// were trained in place. `metrics` may be NULL if `metric_count` is 0.
+// were trained in place. `metrics` may be NULL if `metric_count` is 0. Those that are not of the training itself (`train_…`) count as
+// those of the received model, so measure the model that the job begins with; with TRIBUTARY_PURPOSE_OWN they count for nothing, but for
+// those of the device's own model (`personal_…`).
 //
 // Errors: UPDATE (of another length, not finite, no examples) and ARGUMENT, after which **the job is still open**;
 // OVERDUE, after which it has ended; CLOSED, or ANSWERED where another thread has just answered it.
@@ -471,8 +495,9 @@ enum TributaryCode tributary_job_finish(struct TributaryJob job,
                                         const struct TributaryMetric *metrics,
                                         size_t metric_count);
 
-// Trains the task's ready model (`model.architecture`) as the plan says, hands in the result and ends the job: for apps without
-// a training function. `features` are `rows` rows of `width` numbers, `labels` the class of each row. Waits until it is trained.
+// Trains the task's ready model (`model.architecture`) as the plan says, and as the job asks beside it, hands in the result and ends the
+// job: for apps without a training function. `features` are `rows` rows of `width` numbers, `labels` the class of each row. Waits until
+// it is trained.
 //
 // Errors: UPDATE (the examples do not fit the model, or the task names no ready model; a library that was built without
 // the ready models always says so) and ARGUMENT, after which **the job is still open**; OVERDUE: the round no longer waits, or the training
@@ -484,6 +509,14 @@ enum TributaryCode tributary_job_train(struct TributaryJob job,
                                        size_t rows,
                                        size_t width);
 
+// The same with rows that nobody trains on: for a job of the shared model the result then also says what the model that it began with
+// is worth on `held_out`, as `loss` and `accuracy`. `held_out` may be NULL. Both may go as soon as the call has returned.
+//
+// Errors: those of `tributary_job_train`.
+enum TributaryCode tributary_job_train_and_measure(struct TributaryJob job,
+                                                   const struct TributaryRows *rows,
+                                                   const struct TributaryRows *held_out);
+
 // Says that training failed, and ends the job. `reason` stays on the device.
 enum TributaryCode tributary_job_fail(struct TributaryJob job, const char *reason);
 
@@ -492,6 +525,39 @@ enum TributaryCode tributary_job_refuse(struct TributaryJob job, const char *rea
 
 // Ends a job without an answer, which then counts as failed.
 enum TributaryCode tributary_job_free(struct TributaryJob job);
+
+// Puts what the job is for into `purpose`.
+enum TributaryCode tributary_job_purpose(struct TributaryJob job, enum TributaryPurpose *purpose);
+
+// Points `values` to the model, `count` floats, that `proximal_mu` of the plan pulls towards; NOTHING if that is the one that the job
+// begins with. They belong to the job, and are only to be read. Only for an app whose options say `trains_within`.
+enum TributaryCode tributary_job_anchor(struct TributaryJob job,
+                                        const float **values,
+                                        size_t *count);
+
+// OK if the tensor of this number, from 0, must stay as it is; NOTHING if it is to be trained, or there is none. Only an app whose
+// options say `trains_within` gets a job with such a tensor.
+enum TributaryCode tributary_job_is_frozen(struct TributaryJob job,
+                                           size_t number);
+
+// Points `values` to what must be added to the gradient of every step, `count` floats in the order of the parameters; NOTHING if nothing
+// must. They belong to the job, and are only to be read. Only for an app whose options say `trains_within`.
+enum TributaryCode tributary_job_correction(struct TributaryJob job,
+                                            const float **values,
+                                            size_t *count);
+
+// Points `values` to the frozen model, `count` floats, whose adapters the parameters of the job are; NOTHING if they are a model
+// themselves. A layer computes with its matrix NAME + `scale` * B * A, where A and B are the job's tensors `NAME.lora_a` and
+// `NAME.lora_b`. They belong to the job, and are only to be read. Only for an app whose options say `trains_adapters`.
+enum TributaryCode tributary_job_base(struct TributaryJob job,
+                                      const float **values,
+                                      size_t *count,
+                                      float *scale);
+
+// Puts the tensor of the frozen model of this number, from 0, into `tensor`; NOTHING beyond the last, and without such a model.
+enum TributaryCode tributary_job_base_tensor(struct TributaryJob job,
+                                             size_t number,
+                                             struct TributaryTensor *tensor);
 
 // Puts a handle for the model of a task into `model`, for use on this device: its own where the task personalizes; otherwise the published
 // version, verified, that the device's last round began with, or the last version once the task is over. NOTHING if there is none yet. It is
@@ -529,8 +595,8 @@ enum TributaryCode tributary_model_tensor(struct TributaryModel model,
                                           struct TributaryTensor *tensor);
 
 // Puts into `metric` a metric of the model, by number, from 0; NOTHING beyond the last. Those of a published model are those of the app's
-// answer in the round that began with it, without those of the training (`train_loss`). There is none before that answer, none of a ready
-// model, which `tributary_job_train` does not measure, and none of the last version of a task that is over.
+// answer in the round that began with it, without those of the training (`train_loss`). There is none before that answer, none after one
+// that says nothing of the model, as that of `tributary_job_train`, and none of the last version of a task that is over.
 enum TributaryCode tributary_model_metric(struct TributaryModel model,
                                           size_t number,
                                           struct TributaryMetric *metric);

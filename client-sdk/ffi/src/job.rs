@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use client_sdk::learning::{Layout, MetricValue, Parameters};
-use client_sdk::runner::{self, Answer, check_update};
+use client_sdk::runner::{self, Answer, Manner, check_update};
 use client_sdk::{Trained, TrainingJob};
 use serde_json::json;
 
@@ -19,6 +19,7 @@ use crate::participant::Slot;
 pub struct Job {
     layout: Arc<Layout>,
     training: TrainingJob,
+    manner: Manner,
     open: Mutex<Option<Open>>,
     /// Told the number of examples.
     participant: Option<Weak<Slot>>,
@@ -49,7 +50,7 @@ pub struct Tensor {
     pub count: u64,
 }
 
-/// A metric of the training, such as `train_loss`.
+/// A metric: of the training, such as `train_loss`, or of the model that it began with.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "uniffi", derive(uniffi::Record))]
 pub struct Metric {
@@ -61,13 +62,21 @@ pub struct Metric {
     pub count: u64,
 }
 
+/// Rows of `width` numbers, row after row, each with a class.
+#[cfg(feature = "models")]
+pub(crate) struct Rows {
+    pub(crate) features: Vec<f32>,
+    pub(crate) labels: Vec<u32>,
+    pub(crate) width: usize,
+}
+
 impl Job {
     pub(crate) fn new(job: runner::Job, participant: Option<Weak<Slot>>) -> Self {
-        let runner::Job { parameters, training, answer } = job;
+        let runner::Job { parameters, training, manner, answer } = job;
         let layout = Arc::clone(parameters.layout());
         let open = Open { values: parameters.into_values(), answer };
         let (process, is_paused) = (std::process::id(), AtomicBool::new(false));
-        Self { layout, training, open: Some(open).into(), participant, process, is_paused }
+        Self { layout, training, manner, open: Some(open).into(), participant, process, is_paused }
     }
 
     /// Refuses what a forked child cannot do for its parent.
@@ -81,8 +90,12 @@ impl Job {
         &self.training
     }
 
+    /// What the training has to heed beside its plan.
+    pub(crate) fn manner(&self) -> &Manner {
+        &self.manner
+    }
+
     /// Of the parameters.
-    #[cfg(feature = "models")]
     pub(crate) fn layout(&self) -> &Arc<Layout> {
         &self.layout
     }
@@ -167,13 +180,14 @@ impl Job {
 
 #[cfg_attr(feature = "uniffi", uniffi::export)]
 impl Job {
-    /// The job as a JSON object: `task`, `round`, `seed`, `plan`, `architecture`, `metrics`, and `tensors` with name and
-    /// shape in the order of the flat vector.
+    /// The job as a JSON object: `task`, `round`, `purpose` (`shared` or `own`), `seed`, `plan`, `architecture`, `metrics`, and `tensors`
+    /// with name and shape in the order of the flat vector.
     #[must_use]
     pub fn description(&self) -> String {
         let TrainingJob {
             task,
             round,
+            purpose,
             plan,
             architecture,
             metrics,
@@ -184,8 +198,8 @@ impl Job {
             cancel: _,
             checkpoints: _,
         } = &self.training;
-        let all = json!({ "task": task, "round": round, "seed": seed, "plan": plan, "architecture": architecture,
-                          "metrics": metrics, "tensors": self.layout.tensors() });
+        let all = json!({ "task": task, "round": round, "purpose": purpose.as_str(), "seed": seed, "plan": plan,
+                          "architecture": architecture, "metrics": metrics, "tensors": self.layout.tensors() });
         all.to_string()
     }
 
@@ -209,7 +223,7 @@ impl Job {
 
     /// Keeps the state of the training, so that it goes on from there after a pause, and after its process was killed. It replaces
     /// the last one, has at most four times `max_model_bytes`, and goes with the round. The journal seals it, once in
-    /// `checkpoint_every_ms` of the options; what was saved in between serves a pause, and not a new process.
+    /// `checkpoint_every_ms` of the options; what was saved in between goes there before the training rests.
     ///
     /// # Errors
     /// [`TributaryError::Update`] if it is too large; [`TributaryError::Overdue`] if the round no longer waits, or the job was
@@ -241,7 +255,9 @@ impl Job {
     }
 
     /// Hands in the trained parameters, in the form of `parameters`, and the number of examples they are of, at least 1. What
-    /// leaves the device is clipped, weighted, noised and masked as the task prescribes.
+    /// leaves the device is clipped, weighted, noised and masked as the task prescribes. Metrics that are not of the training itself
+    /// (`train_…`) count as those of the received model, so measure the model that the job begins with; with `Purpose::Own` they count for
+    /// nothing, but for those of the device's own model (`personal_…`).
     ///
     /// # Errors
     /// [`TributaryError::Update`] if the update does not fit, and the job still takes an answer; [`TributaryError::Overdue`],

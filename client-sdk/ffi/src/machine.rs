@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use client_sdk::clock::{Clock as _, Now, SystemClock};
 use client_sdk::participant::{Driven, Step};
-use client_sdk::runner::Called;
+use client_sdk::runner::{Abilities, Called};
 use client_sdk::{DeviceState, Outcome};
 
 use crate::asked;
@@ -73,6 +73,7 @@ pub trait Trainer: Send + Sync {
 #[cfg_attr(feature = "uniffi", derive(uniffi::Object))]
 pub struct Machine {
     driven: Driven,
+    abilities: Abilities,
     clock: SystemClock,
     /// The process that opened it: a child that was forked may find its locks held.
     process: u32,
@@ -92,9 +93,9 @@ impl Machine {
             let text = "the conditions of a machine come with each tick: leave out the callback".to_owned();
             return Err(TributaryError::Configuration(text));
         }
-        let driven = builder(options, callbacks, true)?.0.build_driven();
-        let driven = driven.map_err(|error| TributaryError::from(&error))?;
-        Ok(Arc::new(Self { driven, clock: SystemClock::new(), process: std::process::id() }))
+        let (builder, _, abilities) = builder(options, callbacks, true)?;
+        let driven = builder.build_driven().map_err(|error| TributaryError::from(&error))?;
+        Ok(Arc::new(Self { driven, abilities, clock: SystemClock::new(), process: std::process::id() }))
     }
 
     /// Says what to do next. It neither waits nor starts a thread: it computes for microseconds, beside hashing and writing out what is
@@ -229,11 +230,11 @@ impl Machine {
     pub(crate) fn perform_with(&self, mut train: impl FnMut(Arc<Job>) + Send) -> Result<bool, TributaryError> {
         refuse_in_callback()?;
         let driven = self.driven()?;
-        let mut trainer = Called::new(0, |job| {
+        let trainer = Called::new(0, |job| {
             let job = Arc::new(Job::new(job, None));
             call(|| train(job));
         });
-        Ok(driven.perform(&mut trainer))
+        Ok(driven.perform(&mut trainer.with_abilities(self.abilities.clone())))
     }
 }
 

@@ -67,7 +67,7 @@ impl Model {
     }
 
     /// What the app's answer said of it, in the round that began with it: without what is of the training (`train_…`). Empty before that
-    /// answer, of a ready model, which `job.train` does not measure, and of the last version of a task that is over. Of a
+    /// answer, after one that says nothing of it, as that of `job.train`, and of the last version of a task that is over. Of a
     /// personalized model: what was measured of that (`personal_…`).
     #[must_use]
     pub fn metrics(&self) -> Vec<Metric> {

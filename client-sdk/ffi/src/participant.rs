@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use client_sdk::participant::machine::Machine;
-use client_sdk::runner::{self, OverClient, Runner};
+use client_sdk::runner::{self, Abilities, OverClient, Runner};
 use client_sdk::{Builder, Outcome};
 
 use crate::asked;
@@ -119,8 +119,8 @@ impl Participant {
     /// [`TributaryError::Configuration`], [`TributaryError::Enrollment`], [`TributaryError::Journal`].
     #[cfg_attr(feature = "uniffi", uniffi::constructor)]
     pub fn start(options: String, callbacks: Callbacks) -> Result<Arc<Self>, TributaryError> {
-        let (builder, examples) = builder(options, callbacks, false)?;
-        let runner = Runner::start(builder).map_err(|error| TributaryError::from(&error))?;
+        let (builder, examples, abilities) = builder(options, callbacks, false)?;
+        let runner = Runner::start_with(builder, abilities).map_err(|error| TributaryError::from(&error))?;
         runner.set_examples(examples);
         Ok(Arc::new(Self { slot: Arc::new(Slot(Some(Arc::new(runner)).into())), process: std::process::id() }))
     }
@@ -274,11 +274,15 @@ impl Participant {
     }
 }
 
-/// The settings and callbacks of an app, and its number of training examples. `is_told`: it says what the device is like even without a
-/// callback.
-pub(crate) fn builder(options: String, callbacks: Callbacks, is_told: bool) -> Result<(Builder, u64), TributaryError> {
+/// The settings and callbacks of an app, its number of training examples, and what its training can do. `is_told`: it says what the device
+/// is like even without a callback.
+pub(crate) fn builder(
+    options: String,
+    callbacks: Callbacks,
+    is_told: bool,
+) -> Result<(Builder, u64, Abilities), TributaryError> {
     let options = options::read(options)?;
-    let examples = options.examples;
+    let (examples, abilities) = (options.examples, options.abilities());
     let Callbacks { conditions, key_store, events, http_client } = callbacks;
     let policy = conditions::policy(options.device_conditions, is_told || conditions.is_some())?;
     if cfg!(not(feature = "https")) && http_client.is_none() {
@@ -304,7 +308,7 @@ pub(crate) fn builder(options: String, callbacks: Callbacks, is_told: bool) -> R
             let _ = call(|| events.on_event(event.name().to_owned(), event.data().to_string()));
         });
     }
-    Ok((builder, examples))
+    Ok((builder, examples, abilities))
 }
 
 #[cfg(test)]

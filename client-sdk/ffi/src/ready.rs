@@ -8,18 +8,19 @@ use client_sdk::runner::{labelled, train_ready};
 use client_sdk::train::{Inputs, Scores};
 
 use crate::error::TributaryError;
-use crate::job::{Job, floats};
+use crate::job::{Job, Rows, floats};
 use crate::model::Model;
 
 impl Job {
-    /// Trains the task's ready model on rows of numbers, each with a class, and hands in the result. Whoever asks
-    /// [`Job::is_overdue`] meanwhile is answered.
-    pub(crate) fn train_rows(&self, features: Vec<f32>, labels: Vec<u32>, width: usize) -> Result<(), TributaryError> {
+    /// Trains the task's ready model on rows of numbers, each with a class, and hands in the result, with what the model that it began with
+    /// is worth on the rows that are held out. Whoever asks [`Job::is_overdue`] meanwhile is answered.
+    pub(crate) fn train_rows(&self, rows: Rows, held_out: Option<Rows>) -> Result<(), TributaryError> {
         self.of_this_process()?;
-        let rows = labelled(features, labels, width)?;
+        let dataset = |Rows { features, labels, width }| labelled(features, labels, width);
+        let (rows, held_out) = (dataset(rows)?, held_out.map(dataset).transpose()?);
         let model = self.with_values(|values| Parameters::new(Arc::clone(self.layout()), values.clone()))?;
         let model = model.map_err(|error| TributaryError::Update(error.to_string()))?;
-        match train_ready(rows, &model, self.training()) {
+        match train_ready(rows, held_out, &model, self.training(), self.manner()) {
             Ok(trained) => self.answer(trained),
             // It comes again, and goes on from what the trainer has saved.
             Err(error @ TrainerError::Paused) => {
@@ -34,17 +35,37 @@ impl Job {
 
 #[cfg_attr(feature = "uniffi", uniffi::export)]
 impl Job {
-    /// Trains the task's ready model (`model.architecture`) as the plan says, and hands in the result: `features` are rows of
-    /// `width` numbers (32-bit floats, little-endian), `labels` the class of each row. Waits until it is trained.
+    /// Trains the task's ready model (`model.architecture`) as the plan says, and as the job asks beside it, and hands in the result:
+    /// `features` are rows of `width` numbers (32-bit floats, little-endian), `labels` the class of each row. Waits until it is trained.
     ///
     /// # Errors
     /// [`TributaryError::Update`] if the examples do not fit the model, or the task names no ready model, and the job still takes
     /// an answer; [`TributaryError::Overdue`] also if it should pause: it has saved a checkpoint, and the job comes again;
     /// [`TributaryError::Answered`], [`TributaryError::OtherProcess`].
     pub fn train(&self, features: Vec<u8>, labels: Vec<u32>, width: u64) -> Result<(), TributaryError> {
-        let width = usize::try_from(width).unwrap_or(usize::MAX);
-        self.train_rows(floats(&features)?, labels, width)
+        self.train_rows(rows(&features, labels, width)?, None)
     }
+
+    /// The same with rows that nobody trains on, in the form of the others: a job of the shared model then also hands in what the model
+    /// that it began with is worth on them, as `loss` and `accuracy`.
+    ///
+    /// # Errors
+    /// As for [`Job::train`].
+    pub fn train_and_measure(
+        &self,
+        features: Vec<u8>,
+        labels: Vec<u32>,
+        width: u64,
+        held_out: Vec<u8>,
+        held_out_labels: Vec<u32>,
+    ) -> Result<(), TributaryError> {
+        self.train_rows(rows(&features, labels, width)?, Some(rows(&held_out, held_out_labels, width)?))
+    }
+}
+
+/// Rows as Kotlin and Swift hand them over.
+fn rows(features: &[u8], labels: Vec<u32>, width: u64) -> Result<Rows, TributaryError> {
+    Ok(Rows { features: floats(features)?, labels, width: usize::try_from(width).unwrap_or(usize::MAX) })
 }
 
 impl Model {

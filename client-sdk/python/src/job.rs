@@ -3,19 +3,23 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use client_sdk::learning::{Layout, MetricValue, Parameters};
-use client_sdk::runner::{self, Answer};
-use client_sdk::{NotKept, Trained, TrainerError, TrainingJob};
+use client_sdk::runner::{self, Answer, Manner};
+use client_sdk::{Dataset, NotKept, Trained, TrainerError, TrainingJob};
 use numpy::{Element, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::errors::{Error, JournalError, Overdue, UpdateError, of_this_process};
 
+/// Names and shapes, in the order of a flat vector.
+type Tensors = Vec<(String, Vec<u64>)>;
+
 /// One model to train: `tributary.Task` wraps it.
 #[pyclass(frozen, module = "tributary._tributary")]
 pub(crate) struct Job {
     layout: Arc<Layout>,
     training: TrainingJob,
+    manner: Manner,
     /// Until Python has taken them.
     values: Mutex<Option<Vec<f32>>>,
     /// Until it was given.
@@ -25,10 +29,10 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    pub(crate) fn new(runner::Job { parameters, training, answer }: runner::Job) -> Self {
+    pub(crate) fn new(runner::Job { parameters, training, manner, answer }: runner::Job) -> Self {
         let layout = Arc::clone(parameters.layout());
         let values = Some(parameters.into_values()).into();
-        Self { layout, training, values, answer: Some(answer).into(), process: std::process::id() }
+        Self { layout, training, manner, values, answer: Some(answer).into(), process: std::process::id() }
     }
 
     /// Answers it as failed, unless it was answered, or saved a checkpoint and should pause. What has raised does not pause.
@@ -59,6 +63,12 @@ impl Job {
         self.training.round
     }
 
+    /// `shared` or `own`.
+    #[getter]
+    fn purpose(&self) -> &'static str {
+        self.training.purpose.as_str()
+    }
+
     #[getter]
     fn seed(&self) -> u64 {
         self.training.seed
@@ -83,8 +93,32 @@ impl Job {
 
     /// Names and shapes, in the order of the flat vector.
     #[getter]
-    fn tensors(&self) -> Vec<(String, Vec<u64>)> {
-        self.layout.tensors().iter().map(|tensor| (tensor.name.clone(), tensor.shape.clone())).collect()
+    fn tensors(&self) -> Tensors {
+        tensors(&self.layout)
+    }
+
+    /// What the proximal term pulls towards, flat, if not the model that the job begins with.
+    fn anchor<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyArray1<f32>>> {
+        self.manner.anchor().map(|anchor| PyArray1::from_slice(py, anchor.values()))
+    }
+
+    /// Names of the tensors that stay as they are.
+    #[getter]
+    fn frozen(&self) -> Vec<String> {
+        let tensors = self.layout.tensors().iter().enumerate();
+        let frozen = tensors.filter(|(number, _)| self.manner.is_frozen(*number));
+        frozen.map(|(_, tensor)| tensor.name.clone()).collect()
+    }
+
+    /// What is added to the gradient of every step, flat, if anything.
+    fn correction<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyArray1<f32>>> {
+        self.manner.correction().map(|correction| PyArray1::from_slice(py, correction.values()))
+    }
+
+    /// The frozen model whose adapters are trained, flat, with its tensors and the factor of what the adapters add; if they are.
+    fn base<'py>(&self, py: Python<'py>) -> Option<(Bound<'py, PyArray1<f32>>, Tensors, f32)> {
+        let (base, adapters) = self.manner.base()?;
+        Some((PyArray1::from_slice(py, base.values()), tensors(base.layout()), adapters.scale()))
     }
 
     #[getter]
@@ -147,8 +181,9 @@ impl Job {
         sent.map_err(|overdue| Overdue::new_err(overdue.to_string()))
     }
 
-    /// Trains the task's ready model on rows, each with a class, beginning with `values`, and hands in the result. The number of
-    /// examples; `None` if it was paused, and comes again.
+    /// Trains the task's ready model on rows, each with a class, beginning with `values`, and hands in the result, with what the model is
+    /// worth on rows that are held out. The number of examples; `None` if it was paused, and comes again.
+    #[pyo3(signature = (values, features, labels, width, held_out = None))]
     fn train(
         &self,
         py: Python<'_>,
@@ -156,13 +191,14 @@ impl Job {
         features: PyReadonlyArray1<'_, f32>,
         labels: PyReadonlyArray1<'_, u32>,
         width: usize,
+        held_out: Option<(PyReadonlyArray1<'_, f32>, PyReadonlyArray1<'_, u32>)>,
     ) -> PyResult<Option<u64>> {
         of_this_process(self.process)?;
-        let rows = runner::labelled(owned(&features)?, owned(&labels)?, width)
-            .map_err(|error| UpdateError::new_err(error.to_string()))?;
+        let rows = rows(&features, &labels, width)?;
+        let held_out = held_out.map(|(features, labels)| self::rows(&features, &labels, width)).transpose()?;
         let model = Parameters::new(Arc::clone(&self.layout), owned(&values)?);
         let model = model.map_err(|error| UpdateError::new_err(error.to_string()))?;
-        let trained = match py.detach(|| runner::train_ready(rows, &model, &self.training)) {
+        let trained = match py.detach(|| runner::train_ready(rows, held_out, &model, &self.training, &self.manner)) {
             Ok(trained) => trained,
             Err(TrainerError::Paused) => return Ok(None),
             Err(_) if self.is_overdue() => {
@@ -183,6 +219,15 @@ impl Job {
     fn refuse(&self, reason: String) -> PyResult<()> {
         self.take_answer()?.refuse(reason).map_err(|overdue| Overdue::new_err(overdue.to_string()))
     }
+}
+
+fn tensors(layout: &Layout) -> Tensors {
+    layout.tensors().iter().map(|tensor| (tensor.name.clone(), tensor.shape.clone())).collect()
+}
+
+fn rows(features: &PyReadonlyArray1<'_, f32>, labels: &PyReadonlyArray1<'_, u32>, width: usize) -> PyResult<Dataset> {
+    let rows = runner::labelled(owned(features)?, owned(labels)?, width);
+    rows.map_err(|error| UpdateError::new_err(error.to_string()))
 }
 
 /// A copy of an array: with the interpreter's lock, since any of its threads may write to the array.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use client_sdk::clock::{Clock as _, Now, SystemClock};
 use client_sdk::participant::{Driven, Step};
-use client_sdk::runner::Called;
+use client_sdk::runner::{Abilities, Called};
 use pyo3::prelude::*;
 
 use crate::asked;
@@ -17,6 +17,7 @@ use crate::participant::{builder, device};
 #[pyclass(frozen, module = "tributary._tributary")]
 pub(crate) struct Machine {
     driven: Driven,
+    abilities: Abilities,
     clock: SystemClock,
     /// The process that opened it.
     process: u32,
@@ -34,8 +35,9 @@ impl Machine {
     #[new]
     #[pyo3(signature = (options, on_event = None))]
     fn new(py: Python<'_>, options: &str, on_event: Option<Py<PyAny>>) -> PyResult<Self> {
-        let (driven, _) = builder(py, options, on_event, |builder| builder.build_driven())?;
-        Ok(Self { driven, clock: SystemClock::new(), process: std::process::id() })
+        let made = builder(py, options, on_event, |builder, abilities| Ok((builder.build_driven()?, abilities)))?;
+        let ((driven, abilities), _) = made;
+        Ok(Self { driven, abilities, clock: SystemClock::new(), process: std::process::id() })
     }
 
     /// What to do next, and the moment of `wait_until` in seconds. The device's state is JSON.
@@ -65,7 +67,7 @@ impl Machine {
         let driven = self.driven()?;
         let mut raised = None;
         let did = py.detach(|| {
-            let mut trainer = Called::new(0, |job| {
+            let trainer = Called::new(0, |job| {
                 raised = Python::attach(|py| {
                     let job = Bound::new(py, Job::new(job))?;
                     let done = train.call1(py, (&job,));
@@ -75,7 +77,7 @@ impl Machine {
                 })
                 .err();
             });
-            driven.perform(&mut trainer)
+            driven.perform(&mut trainer.with_abilities(self.abilities.clone()))
         });
         raised.map_or(Ok(did), Err)
     }

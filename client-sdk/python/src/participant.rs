@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use client_sdk::participant::machine::Machine;
-use client_sdk::runner::{Next, Options, Runner};
+use client_sdk::runner::{Abilities, Next, Options, Runner};
 use client_sdk::{BuildError, Builder, DeviceState, Event};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
@@ -74,7 +74,7 @@ impl Participant {
     #[new]
     #[pyo3(signature = (options, on_event = None))]
     fn new(py: Python<'_>, options: &str, on_event: Option<Py<PyAny>>) -> PyResult<Self> {
-        let (runner, examples) = builder(py, options, on_event, Runner::start)?;
+        let (runner, examples) = builder(py, options, on_event, Runner::start_with)?;
         runner.set_examples(examples);
         Ok(Self { runner: Some(Arc::new(runner)).into(), asking: Mutex::default(), process: std::process::id() })
     }
@@ -198,25 +198,26 @@ impl Participant {
     }
 }
 
-/// Makes something of the options as JSON, and of a callable for events; also returns the number of training examples.
+/// Makes something of the options as JSON, and of a callable for events, with what the app's training can do; also returns the number of
+/// training examples.
 pub(crate) fn builder<T: Send>(
     py: Python<'_>,
     options: &str,
     on_event: Option<Py<PyAny>>,
-    make: impl FnOnce(Builder) -> Result<T, BuildError> + Send,
+    make: impl FnOnce(Builder, Abilities) -> Result<T, BuildError> + Send,
 ) -> PyResult<(T, u64)> {
     let options: Options = serde_json::from_str(options).map_err(|error| {
         // Without "at line 1 column 9": nobody has seen the line.
         let text = error.to_string();
         ConfigurationError::new_err(text.split(" at line ").next().unwrap_or_default().to_owned())
     })?;
-    let examples = options.examples;
+    let (examples, abilities) = (options.examples, options.abilities());
     let made = py.detach(|| {
         let mut builder = options.into_builder()?;
         if let Some(callable) = on_event {
             builder = builder.on_event(move |event| tell(&callable, event));
         }
-        make(builder)
+        make(builder, abilities)
     });
     Ok((made.map_err(|error| errors::build(&error))?, examples))
 }

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -234,6 +235,26 @@ class Updates(unittest.TestCase):
             tb.participant(self.running.url, **options)
         with self.assertRaises(tb.JournalError):
             tb.Model.load("alone", folder / "alone")
+
+    def test_a_journal_restored_from_a_copy_is_refused(self):
+        task = next(iter(self.me.tasks()))
+        journal, copy = self.running.folder / "alone", self.running.folder / "copy"
+        shutil.copytree(journal, copy)
+        task.send(task.parameters, examples=1)
+        self.running.operator.wait("alone")
+        self.assertTrue(self.me.close())
+        latest = self.running.folder / "latest"
+        journal.rename(latest)
+        copy.rename(journal)
+        options = {"journal": journal, "ca": self.running.ca, "secure_aggregation": {"required": False}}
+        for use in (tb.participant, tb.machine):
+            with self.assertRaisesRegex(tb.JournalError, "restored from a copy"):
+                use(self.running.url, **options)
+        with self.assertRaisesRegex(tb.JournalError, "restored from a copy"):
+            tb.Model.load("alone", journal)
+        shutil.rmtree(journal)
+        latest.rename(journal)
+        tb.participant(self.running.url, **options).close()
 
     def test_a_checkpoint_that_is_none_or_comes_too_late(self):
         task = next(iter(self.me.tasks()))

@@ -85,6 +85,34 @@ class Machines(unittest.TestCase):
             del me
             tb.machine(**options)
 
+    def test_a_forked_child_that_forgets_the_machine_leaves_the_connection_to_its_parent(self):
+        with federation() as running:
+            running.operator.create(line("shared", rounds=1, cohort=1, secure_aggregation={"enabled": False}))
+            events, options = [], running.options("shared", task="shared")
+            options.update(secure_aggregation={"required": False}, on_event=lambda name, _: events.append(name))
+            me, forked = tb.machine(**options), 0
+
+            def train(task):
+                task.send([array + 1 for array in task.parameters.values()], examples=10)
+
+            while not (todo := me.tick()).is_over:
+                if not todo.is_performed:
+                    time.sleep(0.02)  # earlier than it says does no harm
+                    continue
+                self.assertTrue(me.perform(train))
+                if todo.what == "send":  # The connection waits for the next request.
+                    forked += 1
+                    child = os.fork()
+                    if child == 0:
+                        del me
+                        gc.collect()
+                        os._exit(0)
+                    self.assertEqual(os.waitpid(child, 0)[1], 0)
+            self.assertEqual(todo.what, "task_over")
+            self.assertGreater(forked, 2)
+            self.assertIn("uploaded", events)
+            self.assertNotIn("retry", events, "an answer was not heard")
+
     def test_killed_at_any_step_it_goes_on_with_its_journal(self):
         with federation() as running:
             running.operator.create(line("killed", rounds=1, cohort=1, secure_aggregation={"enabled": False}))

@@ -146,6 +146,22 @@ class Alone(unittest.TestCase):
         self.assertIn("has schema 2; this file knows 1", folder.run(begin).stderr)
         self.assertIn("is started by `tributary participant run --trainer", folder.run("import os; del os.environ['TRIBUTARY_JOB']; " + begin).stderr)
 
+    def test_names_that_look_like_those_of_wrappers_are_the_jobs_own_where_it_has_them(self):
+        weights, biases = [0, 1, 2, 3, 4, 5], [6, 7]
+        for given in ("", "module.", "_orig_mod.module."):
+            folder = self.folder(tensors={"module.w": (2, 3), "head.module.b": (2,)})
+            model = {f"{given}module.w": weights, f"{given}head.module.b": biases, f"{given}head._extra_state": b"of a layer"}
+            ran = folder.run(f"import tributary; tributary.job().done({model!r}, examples=1)", isolated=True)
+            self.assertEqual(ran.returncode, 0, (given, ran.stderr))
+            self.assertEqual({name: list(values) for name, values in folder.trained().items()}, {"module.w": weights, "head.module.b": biases})
+
+    def test_no_tensor_takes_the_place_of_another(self):
+        folder = self.folder()
+        model = {"w": [0] * 6, "module.w": [1] * 6, "b": [2] * 2}
+        ran = folder.run(f"import tributary; tributary.job().done({model!r}, examples=1)", isolated=True)
+        self.assertIn("the model has w twice, once as module.w", ran.stderr)
+        self.assertFalse((folder.path / "trained.safetensors").exists())
+
     def test_an_evaluation_leaves_no_model(self):
         folder = self.folder(kind="evaluate")
         self.runs(folder, "import tributary; job = tributary.job(); assert job.kind == 'evaluate'; job.done(examples=3, metrics={'loss': 1})")

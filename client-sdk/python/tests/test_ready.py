@@ -1,5 +1,6 @@
 """An app without a training function: the package trains the task's ready model, against a real coordinator."""
 
+import math
 import unittest
 
 import numpy as np
@@ -69,6 +70,42 @@ class Ready(unittest.TestCase):
             ]:
                 with self.assertRaisesRegex(tb.Error, words):
                     model.scores(rows)
+
+    def test_with_ditto_a_device_has_its_own_model_beside_the_shared_one(self):
+        with federation() as running:
+            ditto = {"personalization": {"method": "ditto", "lambda": 0.5}, "metrics": ["loss", "accuracy", "personal_accuracy"]}
+            running.operator.create(line("personal", rounds=2, cohort=1, **CLEAR, **ditto, model=MODEL))
+            options = running.options("personal", task="personal", trains_within=True)
+            seen, own, rows = [], {}, (FEATURES[:48], LABELS[:48])
+            with tb.participant(**{**options, "secure_aggregation": {"required": False}}) as me:
+                for task in me.tasks():
+                    seen.append((task.round, task.purpose))
+                    self.assertEqual((task.frozen, task.correction, task.base), ([], None, None))
+                    if task.purpose == "shared":
+                        self.assertEqual((task.anchor, task.plan.proximal_mu), (None, 0.0))
+                        with self.assertRaisesRegex(tb.UpdateError, "held out have 2 numbers"):
+                            task.train(*rows, held_out=(FEATURES[:, :2], LABELS))
+                        self.assertTrue(task.train(*rows, held_out=(FEATURES[48:], LABELS[48:])))
+                        continue
+                    self.assertEqual(task.plan.proximal_mu, 0.5)
+                    begins_with = own if task.round == 2 else task.anchor
+                    for name, array in task.parameters.items():
+                        np.testing.assert_array_equal(array, begins_with[name])
+                    if task.round == 2:
+                        self.assertFalse(np.array_equal(task.anchor["fc.weight"], own["fc.weight"]))
+                        self.assertTrue(task.train(*rows))
+                    else:
+                        own = {name: array + 1 for name, array in task.parameters.items()}
+                        self.assertTrue(task.send(own, examples=48, metrics={"personal_accuracy": 0.5}))
+                model = me.model("personal")
+            self.assertEqual(seen, [(1, "shared"), (1, "own"), (2, "shared"), (2, "own")])
+            self.assertEqual((model.round, model.is_personalized), (2, True))
+            self.assertFalse(np.array_equal(model["fc.weight"], own["fc.weight"]))
+            first, second = (round["metrics"] for round in running.operator.rounds("personal"))
+            # Of zeros, and then of what was learnt.
+            self.assertAlmostEqual(first["loss"]["value"], math.log(2), places=3)
+            self.assertLess(second["loss"]["value"], 0.65)
+            self.assertAlmostEqual(first["personal_accuracy"]["value"], 0.5, places=3)
 
     def test_rows_are_copied_before_other_threads_may_write_to_them(self):
         given, scored = FEATURES.astype("f4"), []

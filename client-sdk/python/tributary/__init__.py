@@ -29,9 +29,10 @@ from .operator import Operator, Problem
 from .participant import Participant, participant
 from .program import Job, JobError, job, jobs
 from .simulation import simulate
-from .task import Optimizer, Plan, Task
+from .task import AdapterBase, Optimizer, Plan, Task
 
 __all__ = [
+    "AdapterBase",
     "ClosedError",
     "ConfigurationError",
     "EnrollmentError",

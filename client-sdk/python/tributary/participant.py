@@ -206,6 +206,9 @@ def participant(
     task: str | None = None,
     name: str | None = None,
     examples: int = 0,
+    trains_within: bool = False,
+    trains_adapters: bool = False,
+    base_model: str | os.PathLike[str] | None = None,
     labels: Mapping[str, str] | None = None,
     attributes: Mapping[str, float | str] | None = None,
     secure_aggregation: Mapping[str, Any] | None = None,
@@ -236,6 +239,11 @@ def participant(
     :param task: the task it has data for. Without it, it takes any, and waits for the next one when a task is over.
     :param name: its name, unless the token says one.
     :param examples: how many training examples it has; :meth:`Task.send` keeps the number up to date.
+    :param trains_within: whether the training heeds a task's :attr:`Task.anchor`, :attr:`Task.frozen` and :attr:`Task.correction`;
+        :meth:`Task.train` does. Otherwise tasks with any of them are refused.
+    :param trains_adapters: whether it trains adapters of :attr:`Task.base`; :meth:`Task.train` does. Otherwise tasks with adapters are
+        refused.
+    :param base_model: a safetensors file of the model that apps bring to tasks with ``base_sha256``.
     :param labels: what tasks may select by.
     :param attributes: what a task may ask the device about; the values never leave it.
     :param secure_aggregation: floors such as ``{"min_cohort": 50}``. By default it takes part where at least ten
@@ -284,8 +292,9 @@ def _options(given: Mapping[str, Any]) -> tuple[str, Callable[[str, str], None] 
         "checkpoint_every_ms": int(given["checkpoint_every"] * 1000),
         "training_slice_ms": int(given["training_slice"] * 1000),
     }
-    options.update({name: given[name] for name in ("task", "name", "signed_requests", "max_model_bytes", "keep_models", "seed")})
-    options.update({name: os.fspath(given[name]) for name in ("journal_key", "journal_generation") if given[name] is not None})
+    plain = ("task", "name", "trains_within", "trains_adapters", "signed_requests", "max_model_bytes", "keep_models", "seed")
+    options.update({name: given[name] for name in plain})
+    options.update({name: os.fspath(given[name]) for name in ("journal_key", "journal_generation", "base_model") if given[name] is not None})
     policies = ("secure_aggregation", "device_conditions", "privacy")
     options.update({name: dict(given[name]) for name in policies if given[name] is not None})
     on_event = given["on_event"]

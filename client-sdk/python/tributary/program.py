@@ -30,7 +30,7 @@ import struct
 import sys
 import time
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any
 
 #: Where the participant says which folder is the job's.
@@ -229,7 +229,7 @@ class Job:
         if (model is None) == (self.kind == "train"):
             raise JobError("a training leaves a model, and an evaluation none: done(model, examples=…) or done(examples=…)")
         if model is not None:
-            gathered = self._torch.gather(_state_of(model))
+            gathered = self._torch.gather(_state_of(model, self.shapes))
             if self.rank == 0:
                 with self._unless_withdrawn():
                     _write(self._folder, "trained.safetensors", _safetensors(gathered, self.shapes))
@@ -471,11 +471,29 @@ def _read_tensors(path: pathlib.Path, shapes: Mapping[str, tuple[int, ...]]) -> 
     return tensors
 
 
-def _state_of(model: Any) -> Mapping[str, Any]:
+def _state_of(model: Any, names: Container[str]) -> dict[str, Any]:
+    """The tensors of a model, by their names in a job that has these."""
     state = model.state_dict() if hasattr(model, "state_dict") else model
     if not isinstance(state, Mapping):
         raise JobError(f"a model is a module, or its tensors by name, and no {type(model).__name__}")
-    return {_WRAPPERS.sub("", name): value for name, value in state.items()}
+    tensors: dict[str, Any] = {}
+    for given, value in state.items():
+        name = _job_name(given, names)
+        # What a layer keeps beside its tensors (`get_extra_state`) is anything, and no tensor.
+        if name not in names and name.rpartition(".")[2] == "_extra_state":
+            continue
+        if name in tensors:
+            raise JobError(f"the model has {name} twice, once as {given}: give done its tensors by the job's names")
+        tensors[name] = value
+    return tensors
+
+
+def _job_name(given: str, names: Container[str]) -> str:
+    """A tensor's name without what wrappers put into it. A layer of the model's own may be called as they are."""
+    name = given
+    while name not in names and (wrapper := _WRAPPERS.search(name)):
+        name = name[: wrapper.start()] + name[wrapper.end() :]
+    return name
 
 
 def _whole(value: Any) -> Any:

@@ -73,6 +73,17 @@ class Plan:
         )
 
 
+@dataclasses.dataclass(frozen=True)
+class AdapterBase:
+    """The frozen model whose adapters a task trains: a layer of it computes with its matrix ``NAME`` + ``scale`` · B · A, where A and B are
+    the task's parameters ``NAME.lora_a`` and ``NAME.lora_b``."""
+
+    #: The model: an array of float32 for each tensor, by name.
+    parameters: Mapping[str, np.ndarray]
+    #: The factor of B · A.
+    scale: float
+
+
 class Task:
     """One model to train, in one round. It takes one answer: :meth:`send`, :meth:`refuse` or :meth:`fail`, in the process that got it:
     a forked child is refused with :class:`ClosedError`.
@@ -85,8 +96,13 @@ class Task:
     name: str
     #: Number of the round, from 1.
     round: int
+    #: What it is for; the tasks of one round may differ in it. ``shared``: the shared model, as it was received and with the tensors that
+    #: stay on the device in it, or shared adapters; the update is made of it. ``own``: the device's own model, or its own part of one.
+    purpose: str
     #: How to train.
     plan: Plan
+    #: Names of the tensors that must stay as they are; only for an app that says ``trains_within``.
+    frozen: list[str]
     #: A seed for shuffling and the like; repeatable if the participant has one.
     seed: int
     #: The task's description of its model, if it has one.
@@ -100,6 +116,7 @@ class Task:
         self._job = job
         self._participant = participant
         self.name, self.round, self.seed, self.metrics = job.task, job.round, job.seed, job.metrics
+        self.purpose, self.frozen = job.purpose, job.frozen
         self.plan = Plan._read(job.plan)
         self.architecture = json.loads(job.architecture) if job.architecture else None
         self._flat = job.take_values()
@@ -107,6 +124,29 @@ class Task:
 
     def __repr__(self) -> str:
         return f"<Task {self.name!r}, round {self.round}, {self._flat.size} parameters>"
+
+    @property
+    def anchor(self) -> dict[str, np.ndarray] | None:
+        """A copy of the model that ``plan.proximal_mu`` pulls towards; ``None`` if that is the one that the task begins with. Only for an app
+        that says ``trains_within``."""
+        return self._views(self._job.anchor())
+
+    @property
+    def correction(self) -> dict[str, np.ndarray] | None:
+        """A copy of what must be added to the gradient of every step, if anything. Only for an app that says ``trains_within``."""
+        return self._views(self._job.correction())
+
+    @property
+    def base(self) -> AdapterBase | None:
+        """A copy of the frozen model, if :attr:`parameters` are its adapters. Only for an app that says ``trains_adapters``."""
+        found = self._job.base()
+        if found is None:
+            return None
+        flat, tensors, scale = found
+        return AdapterBase(views(flat, tensors), scale)
+
+    def _views(self, flat: np.ndarray | None) -> dict[str, np.ndarray] | None:
+        return None if flat is None else views(flat, self._job.tensors)
 
     @property
     def is_overdue(self) -> bool:
@@ -171,6 +211,10 @@ class Task:
         such as a PyTorch module; arrays of floating point numbers in any byte order and precision, tensors of PyTorch and JAX among them.
         A module's counters that the task does not name, such as ``num_batches_tracked`` of BatchNorm, are left out.
 
+        ``metrics`` that are not of the training itself (``train_…``) count as those of the received model: measure the model that the task
+        begins with. A task that weighs updates by the loss takes ``loss`` from them. Where :attr:`purpose` is ``own`` they count for
+        nothing, but for those of the device's own model (``personal_…``).
+
         :returns: whether it was handed in. If not, the round no longer waited, or the task was paused: go on with the next task.
         :raises UpdateError: if a tensor is missing, unknown, of another shape or type, or not finite. Nothing was sent,
             and the task still takes an answer.
@@ -184,20 +228,29 @@ class Task:
             self._participant.examples = examples
         return sent
 
-    def train(self, features: Any, labels: Any, *, strict: bool = False) -> bool:
-        """Trains the task's ready model, such as ``linear``, ``mlp`` or ``cnn``, as the plan says, and hands in the result: for an app without
-        a training function. It runs in this thread on one core, beginning with :attr:`parameters`, and leaves checkpoints by itself.
+    def train(self, features: Any, labels: Any, *, held_out: tuple[Any, Any] | None = None, strict: bool = False) -> bool:
+        """Trains the task's ready model, such as ``linear``, ``mlp`` or ``cnn``, as the plan says, and as the task asks beside it, and hands in
+        the result: for an app without a training function. It runs in this thread on one core, beginning with :attr:`parameters`, and
+        leaves checkpoints by itself.
 
         :param features: a row of numbers for each example; images are flattened in the order channel, row, column.
         :param labels: the class of each row, from 0.
+        :param held_out: features and labels that nobody trains on: with them a task whose :attr:`purpose` is ``shared`` also hands in what
+            the model that it begins with is worth on them, as ``loss`` and ``accuracy``.
         :returns: whether it was handed in. If not, the task was paused, and comes again, or the round no longer waited.
         :raises UpdateError: if the examples do not fit the model, or the task names no ready model. Nothing was sent, and the task still
             takes an answer.
         :raises Overdue: with ``strict``, if the round no longer waits.
         """
-        rows = rows_of(features, labels)
+        flat, classes, width = rows_of(features, labels)
+        measured: tuple[np.ndarray, np.ndarray] | None = None
+        if held_out is not None:
+            held_flat, held_classes, held_width = rows_of(*held_out)
+            if held_width != width:
+                raise _tributary.UpdateError(f"rows that are held out have {held_width} numbers, and the others {width}")
+            measured = held_flat, held_classes
         try:
-            count = self._job.train(self._flat, *rows)
+            count = self._job.train(self._flat, flat, classes, width, measured)
         except _tributary.Overdue:
             if strict:
                 raise

@@ -3,9 +3,10 @@
 //!
 //! `magic (16) || version (u16) || number (u64) || id (32) || id of the generation before (32) || length of the
 //! contents (u32) || sealed contents || sealed pieces`, numbers little-endian. The contents list the journal's records
-//! and the write of each, so the newest record vouches for all others. The key is unique to this write; the clear part
-//! and the record's name are associated data of every piece. Nonces count pieces and mark the last, so none can be
-//! omitted, moved or cut off.
+//! and the write of each, so the newest record vouches for all others. The key is unique to this write: HKDF-SHA-256 of
+//! the journal's, with the salt `tributary/journal/1` and the id and the record's name as info. The clear part and the
+//! name are associated data of every piece. Nonces count pieces and mark the last, so none can be omitted, moved or cut
+//! off: one byte (0 the contents, 1 a piece, 2 the last piece), three zeros, the piece's number from 0 (u64).
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -249,7 +250,12 @@ fn take<const N: usize>(fields: &mut &[u8]) -> [u8; N] {
 
 #[cfg(test)]
 mod tests {
+    use recipe::digest::sha256;
+
     use super::*;
+
+    /// SHA-256 of a record of three pieces. Made by `client-sdk/tests/golden/sealed.py` from the description above.
+    const OF_THREE_PIECES: &str = "927690c418fe4b1db7fb0925a43510b6a9b5c7ce5ba185f14600f87864a594a0";
 
     fn head() -> Head {
         let contents = [("round", WriteId::Sealed([3; 32])), ("identity", WriteId::Clear([4; 32]))];
@@ -290,6 +296,12 @@ mod tests {
             }
         }
         assert!(!sealed([b"a secret", b""]).windows(8).any(|window| window == b"a secret"));
+    }
+
+    #[test]
+    fn a_record_is_sealed_as_it_is_described() {
+        let written = sealed([&vec![7; 2 * PIECE_BYTES], b"end"]);
+        assert_eq!(sha256(&written).to_string(), OF_THREE_PIECES);
     }
 
     #[test]

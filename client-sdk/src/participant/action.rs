@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use learning::Layout;
+use learning::{Layout, MetricValue};
 use wire::TaskId;
 use wire::participant::ModelRef;
 use zeroize::Zeroizing;
 
 use super::error::ParticipantError;
 use super::event::Outcome;
+use super::last_version::LastVersion;
 use super::model_file::ModelFile;
 use super::plan_error::WorkError;
 use super::record::Record;
@@ -31,6 +32,8 @@ pub enum Action {
     },
     /// Run this on a thread of its own: it takes as long as training.
     Train(Arc<RoundWork>),
+    /// Have the app's trainer evaluate the last version of a task that is over, on a thread of its own.
+    Evaluate(Arc<LastVersion>),
     /// Load a record from the journal.
     Load(String),
     /// Save records in the journal, in this order.
@@ -57,6 +60,8 @@ pub enum Input {
     Given(Arc<ModelFile>),
     /// The answer to [`Action::Train`].
     Trained(Result<Contribution, WorkError>),
+    /// The answer to [`Action::Evaluate`]: what was measured, by name.
+    Evaluated(Result<Vec<(String, MetricValue)>, WorkError>),
     /// The answer to [`Action::Load`].
     Loaded(Result<Option<Zeroizing<Vec<u8>>>, JournalError>),
     /// The answer to [`Action::Persist`].

@@ -36,7 +36,7 @@ pub enum Step {
     Send,
     /// Fetch a model: [`Driven::perform`].
     Fetch,
-    /// Train: [`Driven::perform`], which takes as long as the trainer does.
+    /// Train, or evaluate the last version of a task that is over: [`Driven::perform`], which takes as long as the trainer does.
     Train,
     /// Read or write the journal: [`Driven::perform`].
     Journal,
@@ -133,7 +133,9 @@ pub struct Driven {
     inner: Mutex<Inner>,
     around: Around,
     /// For requests, on the threads that perform them.
-    runtime: Runtime,
+    runtime: Arc<Runtime>,
+    /// The process that made it.
+    process: u32,
 }
 
 impl Driven {
@@ -152,7 +154,7 @@ impl Driven {
             round_trip: RoundTrip::default(),
             stops: false,
         };
-        Ok(Self { inner: inner.into(), around, runtime })
+        Ok(Self { inner: inner.into(), around, runtime: runtime.into(), process: std::process::id() })
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -268,6 +270,10 @@ impl Driven {
                 let done = catch_unwind(AssertUnwindSafe(|| work.run_in(trainer, surroundings, &mut || ())));
                 Input::Trained(done.unwrap_or(Err(WorkError::Panicked)))
             }
+            Action::Evaluate(last) => {
+                let done = catch_unwind(AssertUnwindSafe(|| last.evaluate(trainer)));
+                Input::Evaluated(done.unwrap_or(Err(WorkError::Panicked)))
+            }
             Action::Load(name) => Input::Loaded(journal.load(&name)),
             Action::Persist(records) => {
                 // A checkpoint of a training that was left must not come after what removes it.
@@ -308,12 +314,23 @@ impl Driven {
     }
 }
 
+impl Drop for Driven {
+    /// A forked child shares the sockets of its parent, and the list of those that the parent waits for (epoll). To drop them would take them
+    /// off that list, so that the parent never heard an answer on them; and the runtime would wait for helper threads that only the parent
+    /// has. So a child leaves both as they are.
+    fn drop(&mut self) {
+        if std::process::id() != self.process {
+            std::mem::forget((Arc::clone(&self.runtime), Arc::clone(&self.around.transport)));
+        }
+    }
+}
+
 impl Step {
     fn of(action: &Action) -> Self {
         match action {
             Action::Send(_) => Self::Send,
             Action::Fetch { .. } => Self::Fetch,
-            Action::Train(_) => Self::Train,
+            Action::Train(_) | Action::Evaluate(_) => Self::Train,
             Action::Load(_) | Action::Persist(_) => Self::Journal,
             Action::WaitUntil(moment) => Self::WaitUntil(*moment),
             Action::Finished(outcome) => Self::Finished(outcome.clone()),
@@ -328,3 +345,6 @@ impl Step {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

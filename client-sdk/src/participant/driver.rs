@@ -10,6 +10,7 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use tokio::time::Instant;
 use wire::{Attributes, TaskId};
 
 use super::action::{Action, Input};
@@ -58,6 +59,8 @@ struct Running {
     since: Option<Duration>,
     /// The training that it is, if it is one.
     training: Option<Arc<RoundWork>>,
+    /// When the app's conditions are looked at next, while it trains or evaluates.
+    look_at: Option<Instant>,
 }
 
 /// A participant of a federation. See the [crate] for how to make one.
@@ -95,7 +98,7 @@ pub(super) struct Slot {
 
 impl Running {
     fn droppable(answer: Answer) -> Self {
-        Self { answer, may_drop: true, since: None, training: None }
+        Self { answer, may_drop: true, since: None, training: None, look_at: None }
     }
 }
 
@@ -146,7 +149,7 @@ impl Participant {
     /// Works for about `limit` at most, then returns with any action still in progress. Needs a tokio runtime.
     pub fn poll(&mut self, limit: Duration) -> Pin<Box<dyn Future<Output = Progress> + Send + '_>> {
         Box::pin(async move {
-            let end = tokio::time::Instant::now() + limit;
+            let end = Instant::now() + limit;
             loop {
                 let input = match self.next_input(end).await {
                     Some(input) => input,
@@ -156,7 +159,7 @@ impl Participant {
                     Action::Finished(result) => return Progress::Finished(result),
                     Action::WaitUntil(moment) => {
                         let wait = moment.saturating_sub(self.clock.now().elapsed);
-                        let until = tokio::time::Instant::now() + wait;
+                        let until = Instant::now() + wait;
                         if until > end {
                             tokio::time::sleep_until(end).await;
                             let wait = moment.saturating_sub(self.clock.now().elapsed);
@@ -283,7 +286,7 @@ impl Participant {
 
     /// The result of the action in progress; a tick if there is none or its round's deadline has passed; `None` if
     /// there is no result by `end`.
-    async fn next_input(&mut self, end: tokio::time::Instant) -> Option<Input> {
+    async fn next_input(&mut self, end: Instant) -> Option<Input> {
         loop {
             let Some(running) = &mut self.running.running else { return Some(Input::Tick) };
             let left = self.machine.deadline().map(|deadline| deadline.saturating_sub(self.clock.now().elapsed));
@@ -292,11 +295,8 @@ impl Participant {
                 self.running.running = None;
                 continue;
             }
-            let now = tokio::time::Instant::now();
-            let until = left.map_or(end, |left| end.min(now + left));
-            // Whether it may pause is known once it has begun.
-            let training = running.training.clone();
-            let until = if training.is_some() { until.min(now + self.slice) } else { until };
+            let until = left.map_or(end, |left| end.min(Instant::now() + left));
+            let until = running.look_at.map_or(until, |look_at| until.min(look_at));
             let prefetches = &mut self.running.prefetches;
             let answer = poll_fn(|context| {
                 prefetches.advance(context);
@@ -314,9 +314,22 @@ impl Participant {
                     return Some(input);
                 }
                 Err(_) if until == end => return None,
-                Err(_) if training.as_ref().is_some_and(|work| work.may_pause()) => self.conditions_changed(),
-                Err(_) => {}
+                Err(_) => self.look_at_conditions(),
             }
+        }
+    }
+
+    /// Looks at the app's conditions in the middle of an evaluation, or of a training that may pause, if it is time.
+    fn look_at_conditions(&mut self) {
+        let Some(Running { training, look_at: Some(look_at), .. }) = &mut self.running.running else { return };
+        let now = Instant::now();
+        if now < *look_at {
+            return;
+        }
+        *look_at = now + self.slice;
+        // Whether a training may pause is known once it has begun.
+        if training.as_ref().is_none_or(|work| work.may_pause()) {
+            self.conditions_changed();
         }
     }
 
@@ -403,6 +416,7 @@ impl Participant {
                 let trainer = Arc::clone(&self.trainer);
                 let mut encodes = self.running.spans.encoding_begins(&self.clock);
                 let (training, surroundings) = (Some(Arc::clone(&work)), self.surroundings());
+                let look_at = Some(Instant::now() + self.slice);
                 let run = move || {
                     // A trainer that panicked is called again: its state is its own responsibility.
                     let mut trainer = trainer.lock().unwrap_or_else(PoisonError::into_inner);
@@ -412,7 +426,18 @@ impl Participant {
                 };
                 let answer = async { tokio::task::spawn_blocking(run).await.unwrap_or(Err(WorkError::Panicked)) };
                 let answer = Box::pin(async { Input::Trained(answer.await) });
-                Some(Running { training, ..Running::droppable(answer) })
+                Some(Running { training, look_at, ..Running::droppable(answer) })
+            }
+            Action::Evaluate(last) => {
+                let trainer = Arc::clone(&self.trainer);
+                let run = move || {
+                    let mut trainer = trainer.lock().unwrap_or_else(PoisonError::into_inner);
+                    let done = catch_unwind(AssertUnwindSafe(|| last.evaluate(trainer.as_mut())));
+                    done.unwrap_or(Err(WorkError::Panicked))
+                };
+                let answer = async { tokio::task::spawn_blocking(run).await.unwrap_or(Err(WorkError::Panicked)) };
+                let answer = Box::pin(async { Input::Evaluated(answer.await) });
+                Some(Running { look_at: Some(Instant::now() + self.slice), ..Running::droppable(answer) })
             }
             Action::Load(name) => {
                 let load = move || journal.load(&name);

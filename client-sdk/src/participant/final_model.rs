@@ -1,4 +1,5 @@
-//! Fetches the last version of a task that is over, for the app: verified as the base of a round is, and never trained from.
+//! Fetches the last version of a task that is over, for the app: verified as the base of a round is, measured by the app's trainer, and never
+//! trained from.
 //!
 //! Whatever becomes of the version, the task is over: if the coordinator has none, sends no valid record of it, or sends it too slowly, the
 //! app goes without it and the participant ends all the same.
@@ -6,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use learning::Layout;
+use learning::{Layout, MetricValue};
 use recipe::{AssignmentTerms, Tensors};
 use wire::TaskId;
 use wire::participant::FinalModel;
@@ -17,15 +18,17 @@ use super::attempts::Attempts;
 use super::core::Core;
 use super::event::{Event, Outcome};
 use super::kept_models::KeptModel;
+use super::last_version::LastVersion;
 use super::model_file::ModelFile;
 use super::plan::check_file;
-use super::plan_error::PlanError;
+use super::plan_error::{PlanError, WorkError};
 use super::size::MaxModelBytes;
 use super::snapshot::{self, ModelRecord};
 use super::state::{FetchFinal, FinalStep, State};
 use crate::clock::Now;
 use crate::conditions::Readiness;
 use crate::journal::JournalError;
+use crate::seed::RoundSeeds;
 use crate::transport::TransportError;
 use crate::transport::retry::{Verdict, judge};
 
@@ -94,6 +97,19 @@ impl Core {
         Ok(layout(model, self.max_model_bytes())?)
     }
 
+    /// Keeps the last version with what was measured of it, and ends.
+    fn keep_last(
+        &mut self,
+        task: TaskId,
+        model: &FinalModel,
+        file: &ModelFile,
+        metrics: Vec<(String, MetricValue)>,
+    ) -> State {
+        let version = &model.version;
+        self.events.push(Event::FinalModel { task, version: version.version, bytes: version.bytes });
+        self.keep_final(task, model, file, metrics, ended(task))
+    }
+
     /// Ends without the last version, and tells the app why.
     fn without_version(&mut self, task: TaskId, model: &FinalModel, reason: String) -> State {
         self.events.push(Event::NoFinalModel { task, version: model.version.version, reason });
@@ -133,13 +149,14 @@ impl FetchFinal {
                 have: std::mem::take(have),
                 layout: Some(Arc::clone(&self.layout)),
             },
+            FinalStep::Evaluate { last, .. } => Action::Evaluate(Arc::clone(last)),
         }
     }
 
     /// When the transfer is given up; `None` until the app's conditions hold.
     pub(super) fn deadline(&self) -> Option<Duration> {
         match &self.step {
-            FinalStep::Look => None,
+            FinalStep::Look | FinalStep::Evaluate { .. } => None,
             FinalStep::Fetch { deadline, .. } => *deadline,
         }
     }
@@ -160,6 +177,14 @@ impl FetchFinal {
         State::FetchFinal(self)
     }
 
+    /// Ends since the app shuts down; the next process begins again.
+    pub(super) fn stop(self) -> State {
+        if let FinalStep::Evaluate { last, .. } = &self.step {
+            last.cancel();
+        }
+        State::Finished(Ok(Outcome::Stopped))
+    }
+
     /// Ends if the journal has the version. The list of kept models is not enough, since it is written before the file.
     pub(super) fn loaded(self, result: Result<Option<Zeroizing<Vec<u8>>>, JournalError>) -> State {
         let FinalStep::Look = self.step else { return State::FetchFinal(self) };
@@ -175,7 +200,7 @@ impl FetchFinal {
 
     pub(super) fn fetched(self, core: &mut Core, have: Vec<u8>, result: Result<(), TransportError>, now: Now) -> State {
         let error = match result {
-            Ok(()) => return self.came(core, &ModelFile::new(have.into()), now),
+            Ok(()) => return self.came(core, Arc::new(ModelFile::new(have.into())), now),
             Err(error) => error,
         };
         match judge(&error) {
@@ -186,19 +211,32 @@ impl FetchFinal {
         }
     }
 
-    /// Takes a complete file if its digest is the one in the record.
-    pub(super) fn came(self, core: &mut Core, file: &ModelFile, now: Now) -> State {
+    /// Takes a complete file if its digest is the one in the record; then the app's trainer measures it.
+    pub(super) fn came(self, core: &mut Core, file: Arc<ModelFile>, now: Now) -> State {
         let version = &self.model.version;
         if (file.length(), file.sha256()) != (version.bytes, version.sha256) {
             let error = TransportError::protocol("the model's bytes do not match its digest");
             return self.again(core, Vec::new(), &error, None, now);
         }
-        if let Err(error) = file.parameters(&self.layout) {
-            return core.without_version(self.task, &self.model, error.to_string());
+        let parameters = match file.parameters(&self.layout) {
+            Ok(parameters) => parameters,
+            Err(error) => return core.without_version(self.task, &self.model, error.to_string()),
+        };
+        let seed = core.settings.seed.unwrap_or_else(|| RoundSeeds::fresh(&mut core.rng).training);
+        match LastVersion::of(&self.model, parameters, seed) {
+            Some(last) => State::FetchFinal(Self { step: FinalStep::Evaluate { file, last: last.into() }, ..self }),
+            None => core.keep_last(self.task, &self.model, &file, Vec::new()),
         }
-        let (task, bytes) = (self.task, version.bytes);
-        core.events.push(Event::FinalModel { task, version: version.version, bytes });
-        core.keep_final(task, &self.model, file, ended(task))
+    }
+
+    /// Keeps it; without scores, if the trainer could not measure it.
+    pub(super) fn evaluated(self, core: &mut Core, result: Result<Vec<(String, MetricValue)>, WorkError>) -> State {
+        match self.step {
+            FinalStep::Evaluate { file, .. } => {
+                core.keep_last(self.task, &self.model, &file, result.unwrap_or_default())
+            }
+            step => State::FetchFinal(Self { step, ..self }),
+        }
     }
 
     /// Goes on after a failure, a limited number of times.

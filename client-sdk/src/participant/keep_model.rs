@@ -21,6 +21,8 @@ struct Keepsake<'a> {
     name: &'a str,
     model: &'a ModelSpec,
     version: &'a ModelRef,
+    /// What was measured of it; empty before a round that begins with it is trained.
+    metrics: Vec<(String, MetricValue)>,
     /// What was measured of the device's own model, which stays as it is.
     personal_metrics: Vec<(String, MetricValue)>,
 }
@@ -40,16 +42,24 @@ impl Core {
             name: &assignment.task_name,
             model: &assignment.model,
             version: &assignment.base,
+            metrics: Vec::new(),
             personal_metrics: Vec::new(),
         };
         self.keep(kept, file, then)
     }
 
     /// The same of the last version of a task that is over, for an app that keeps models. No round changes the device's own model.
-    pub(super) fn keep_final(&mut self, task: TaskId, last: &FinalModel, file: &ModelFile, then: State) -> State {
+    pub(super) fn keep_final(
+        &mut self,
+        task: TaskId,
+        last: &FinalModel,
+        file: &ModelFile,
+        metrics: Vec<(String, MetricValue)>,
+        then: State,
+    ) -> State {
         let FinalModel { task_name: name, model, version, .. } = last;
         let personal_metrics = self.models.of(task).map(|kept| kept.personal_metrics.clone()).unwrap_or_default();
-        self.keep(Keepsake { task, name, model, version, personal_metrics }, file, then)
+        self.keep(Keepsake { task, name, model, version, metrics, personal_metrics }, file, then)
     }
 
     fn keep(&mut self, kept: Keepsake<'_>, file: &ModelFile, then: State) -> State {
@@ -65,7 +75,7 @@ impl Core {
 
     /// What makes room first, then the list, then the file: what is not in the list takes no room, whenever the process dies.
     fn model_records(&mut self, kept: Keepsake<'_>, file: &ModelFile) -> Result<Vec<Record>, JournalError> {
-        let Keepsake { task, name: task_name, model, version, personal_metrics } = kept;
+        let Keepsake { task, name: task_name, model, version, metrics, personal_metrics } = kept;
         let name = snapshot::model(task);
         let body = file.content().map_err(|error| JournalError::corrupt(&name, error))?;
         if sha256(&body) != version.sha256 {
@@ -78,7 +88,7 @@ impl Core {
             version: version.version,
             sha256: version.sha256,
             bytes: version.bytes,
-            metrics: Vec::new(),
+            metrics,
             personal_metrics,
         };
         let mut records = Vec::new();

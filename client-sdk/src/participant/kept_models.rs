@@ -6,8 +6,7 @@ use serde::{Deserialize, Serialize};
 use task_spec::PERSONAL_PREFIX;
 use wire::{Digest, TaskId};
 
-/// Prefix of metrics that are about a training, and not about the model that it began with.
-const TRAINING_PREFIX: &str = "train_";
+use crate::trainer::is_of_model;
 
 /// A published model in the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -21,9 +20,10 @@ pub struct KeptModel {
     pub sha256: Digest,
     /// Size of the published file.
     pub bytes: u64,
-    /// What the trainer measured of it, by name, on data that it holds out; empty before a training that began with it. Of a trainer that
-    /// evaluates nothing, as an app that answers jobs: what the answer said, without what is of the training (`train_…`) and of the
-    /// personalized model (`personal_…`).
+    /// What the trainer measured of it, by name, on data that it holds out; empty before a training that began with it. The last version of a
+    /// task is measured when it comes ([`Trainer::evaluate_last`](crate::Trainer::evaluate_last)), if its file is the whole model. Of a trainer that
+    /// evaluates nothing, as an app that answers jobs: what the answer said, without what is of the training (`train_…`) and of the personalized
+    /// model (`personal_…`).
     pub metrics: Vec<(String, MetricValue)>,
     /// The same of the personalized model that the same round left.
     pub personal_metrics: Vec<(String, MetricValue)>,
@@ -65,11 +65,8 @@ impl KeptModels {
     ) -> bool {
         let kept = self.models.iter_mut().find(|model| (model.task, model.sha256) == (task, file));
         let Some(kept) = kept else { return false };
-        let is_of_model = |(name, _): &&(String, MetricValue)| {
-            !name.starts_with(TRAINING_PREFIX) && !name.starts_with(PERSONAL_PREFIX)
-        };
         kept.metrics = match evaluated {
-            [] => trained.iter().filter(is_of_model).cloned().collect(),
+            [] => trained.iter().filter(|(name, _)| is_of_model(name)).cloned().collect(),
             evaluated => evaluated.to_vec(),
         };
         let personal = trained.iter().filter_map(|(name, value)| Some((name.strip_prefix(PERSONAL_PREFIX)?, *value)));

@@ -22,6 +22,7 @@ use super::core::{Core, is_unused};
 use super::error::ParticipantError;
 use super::event::{Event, Outcome};
 use super::kept_models::KeptModels;
+pub use super::last_version::LastVersion;
 pub use super::model_file::ModelFile;
 use super::provenance::Shown;
 pub use super::record::Record;
@@ -358,7 +359,8 @@ impl State {
             (Self::LoadLocal(state), Input::Loaded(result)) => state.loaded(core, result, now),
             (Self::FetchFinal(state), Input::Loaded(result)) => state.loaded(result),
             (Self::FetchFinal(state), Input::Fetched { have, result }) => state.fetched(core, have, result, now),
-            (Self::FetchFinal(state), Input::Given(file)) => state.came(core, &file, now),
+            (Self::FetchFinal(state), Input::Given(file)) => state.came(core, file, now),
+            (Self::FetchFinal(state), Input::Evaluated(result)) => state.evaluated(core, result),
             (Self::Train(state), Input::Trained(result)) => state.trained(core, result),
             // Time alone, or what was done for a state that was left by a shutdown.
             (state, _) => state,
@@ -430,6 +432,7 @@ impl State {
     /// Applies changes that no answer causes: shutdown, conditions, deadlines, the certificate's age.
     fn settle(self, core: &mut Core, now: Now) -> Self {
         match self {
+            Self::FetchFinal(state) if core.stopping => state.stop(),
             state if core.stopping && state.can_wait() => Self::Finished(Ok(Outcome::Stopped)),
             Self::CheckIn(then) if core.is_renewal_due(now) => Renew::enter(core, then, now),
             Self::CheckIn(then) => match core.unsaid.take() {
@@ -439,7 +442,10 @@ impl State {
             Self::FetchFinal(state) => state.settle(core, now),
             state => match state.before_input() {
                 Some((place, deadline)) => match core.must_leave(deadline, now) {
-                    Some(LeaveReason::GiveUp(AbandonReason::Conditions)) if state.can_rest(core, now) => state,
+                    Some(LeaveReason::GiveUp(AbandonReason::Conditions)) if state.can_rest(core, now) => match state {
+                        Self::Train(training) => training.rest(),
+                        state => state,
+                    },
                     Some(leave) => {
                         let Self::Train(Train { work, .. }) = &state else { return core.leave(place, leave) };
                         work.cancel();

@@ -42,6 +42,7 @@ mod invited;
 mod join;
 mod keep_model;
 pub(crate) mod kept_models;
+mod last_version;
 mod load_local;
 pub mod machine;
 mod model_file;

@@ -91,8 +91,8 @@ impl Pause {
         }
     }
 
-    /// Begins the next training of the round, which has saved nothing yet. A request that stands applies to it, with its full time; one that
-    /// was withdrawn does not.
+    /// Begins the next training of the round, which has saved nothing yet. A request that stands applies to it, with its full time; where a
+    /// training has returned before, the run pauses instead. One that was withdrawn does not.
     pub(super) fn anew(&self) {
         let mut wish = self.wish();
         let now = wish.now();

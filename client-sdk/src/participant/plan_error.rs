@@ -75,7 +75,10 @@ pub enum WorkError {
     #[error(transparent)]
     Trainer(#[from] TrainerError),
     /// The task weights by loss, but the trainer reported none.
-    #[error("the task weighs updates by the loss of the received model; return a metric \"loss\" from evaluate")]
+    #[error(
+        "the task weighs updates by the loss of the received model; return a metric \"loss\" from evaluate, or hand it in with a job of \
+         the shared model"
+    )]
     NoLoss,
     /// The task's solver needs `train_reach`, but the trainer reported none.
     #[error(

@@ -32,6 +32,7 @@ impl Prefetch {
             Action::Send(_)
             | Action::Fetch { .. }
             | Action::Train(_)
+            | Action::Evaluate(_)
             | Action::Load(_)
             | Action::Persist(_)
             | Action::WaitUntil(_)

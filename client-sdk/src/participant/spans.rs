@@ -103,7 +103,7 @@ fn name(action: &Action, place: Attempt) -> Option<&'static str> {
         Action::Train(_) => Some(TRAIN),
         Action::Persist(_) => Some("persist"),
         Action::Load(_) => Some("load"),
-        Action::WaitUntil(_) | Action::Finished(_) => None,
+        Action::Evaluate(_) | Action::WaitUntil(_) | Action::Finished(_) => None,
     }
 }
 

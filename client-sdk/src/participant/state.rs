@@ -15,6 +15,8 @@ use super::attempts::Attempts;
 use super::base::RoundBase;
 use super::error::ParticipantError;
 use super::event::Outcome;
+use super::last_version::LastVersion;
+use super::model_file::ModelFile;
 use super::plan::Plan;
 use super::record::Record;
 use super::round_end::AbandonCause;
@@ -211,6 +213,8 @@ pub(super) enum FinalStep {
         have: Vec<u8>,
         attempts: Attempts,
     },
+    /// Has the app's trainer measure it before it is kept.
+    Evaluate { file: Arc<ModelFile>, last: Arc<LastVersion> },
 }
 
 /// Waits for an announcement, or sends the answer to it.

@@ -45,8 +45,8 @@ impl Circumstances {
 }
 
 impl Machine {
-    /// Hands in the result of the last action, and says what to do next: send, fetch, train, load or persist, wait until a moment, or
-    /// nothing any more. It computes for microseconds, beside hashing and writing out what it hands out; it neither waits nor starts
+    /// Hands in the result of the last action, and says what to do next: send, fetch, train, evaluate, load or persist, wait until a
+    /// moment, or nothing any more. It computes for microseconds, beside hashing and writing out what it hands out; it neither waits nor starts
     /// a thread. The caller does what it says, in its own time and thread, and hands the result in with the next tick:
     ///
     /// | [`Action`] | what to do | [`Input`] |
@@ -54,6 +54,7 @@ impl Machine {
     /// | `Send` | [`HttpRequest::of`](crate::transport::HttpRequest::of), any HTTP client, [`HttpRequest::read`](crate::transport::HttpRequest::read) | `Response` |
     /// | `Fetch` | [`contract::model`](crate::transport::contract::model), append the body to `have` | `Fetched` |
     /// | `Train` | [`RoundWork::run_in`](super::machine::RoundWork::run_in) on any thread; with a slice where it must not take long | `Trained` |
+    /// | `Evaluate` | [`LastVersion::evaluate`](super::machine::LastVersion::evaluate) on any thread | `Evaluated` |
     /// | `Load`, `Persist` | the journal; a record is durable before its result is handed in. If a training was left while it ran, [`RoundWork::settle`](super::machine::RoundWork::settle) first | `Loaded`, `Persisted` |
     /// | `WaitUntil` | nothing before that moment | `Tick` |
     /// | `Finished` | nothing any more | |
@@ -160,6 +161,7 @@ impl Machine {
     ///             Input::Fetched { have, result: Ok(()) }
     ///         }
     ///         Action::Train(work) => Input::Trained(work.run_in(&mut trainer, Surroundings::default(), &mut || ())),
+    ///         Action::Evaluate(last) => Input::Evaluated(last.evaluate(&mut trainer)),
     ///         Action::Load(name) => Input::Loaded(journal.load(&name)),
     ///         Action::Persist(records) => {
     ///             let save = |record: &client_sdk::participant::machine::Record| journal.save_parts(&record.name, record.parts());

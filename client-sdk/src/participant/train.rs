@@ -39,6 +39,15 @@ impl Train {
         Action::Train(Arc::clone(&self.work))
     }
 
+    /// Rests until the app's conditions hold. The process may be killed meanwhile: so the journal gets the newest checkpoint first.
+    pub(super) fn rest(self) -> State {
+        match self.work.unwritten() {
+            Ok(None) => State::Train(self),
+            Ok(Some(record)) => persist(Ok(vec![record]), State::Train(self)),
+            Err(error) => State::Finished(Err(error.into())),
+        }
+    }
+
     pub(super) fn trained(self, core: &mut Core, result: Result<Contribution, WorkError>) -> State {
         let place = self.plan.place;
         if result.is_ok() {

@@ -65,6 +65,8 @@ pub(super) struct TrainingLog {
     pauses: AtomicBool,
     /// Something was saved of the call under way.
     has_state: AtomicBool,
+    /// The run pauses between two trainings, when nothing is under way.
+    is_between: AtomicBool,
     /// The journal may hold a checkpoint.
     is_written: AtomicBool,
     /// The last run has ended, and no other has begun.
@@ -82,8 +84,21 @@ struct Inner {
     calls: Vec<Call>,
     /// What the call after these has saved.
     state: Option<Zeroizing<Vec<u8>>>,
+    /// The journal does not have this state, or the result of the last training, although the run has a writer.
+    is_unwritten: bool,
     /// When the last checkpoint was written, or the first run began: runs may be shorter than the time between two.
     written_at: Duration,
+}
+
+impl Inner {
+    /// What the results of trainings take in a record.
+    fn bytes_of_results(&self) -> u64 {
+        let bytes = self.calls.iter().map(|call| match call {
+            Call::Evaluated(_) => 0,
+            Call::Trained { values, .. } => 4 * values.len() as u64,
+        });
+        bytes.sum()
+    }
 }
 
 impl TrainingLog {
@@ -109,6 +124,7 @@ impl TrainingLog {
             pause: Pause::default(),
             pauses: AtomicBool::new(false),
             has_state: AtomicBool::new(inner.state.is_some()),
+            is_between: AtomicBool::new(false),
             is_written: AtomicBool::new(is_written),
             has_ended: AtomicBool::new(false),
             inner: inner.into(),
@@ -131,6 +147,7 @@ impl TrainingLog {
         inner.run += 1;
         inner.is_running = true;
         self.has_ended.store(false, Ordering::Relaxed);
+        self.is_between.store(false, Ordering::Relaxed);
         inner.writer = surroundings.checkpoints;
         inner.slice_end = surroundings.slice.map(|(clock, length)| {
             let end = clock.now().elapsed.saturating_add(length);
@@ -181,9 +198,9 @@ impl TrainingLog {
         self.pause.ran_out()
     }
 
-    /// Whether something was saved of the call under way.
+    /// Whether a run that ends now can go on later: something was saved of the call under way, or it pauses between two.
     pub(super) fn has_state(&self) -> bool {
-        self.has_state.load(Ordering::Relaxed)
+        self.has_state.load(Ordering::Relaxed) || self.is_between.load(Ordering::Relaxed)
     }
 
     /// Whether the journal may hold a checkpoint.
@@ -204,11 +221,20 @@ impl TrainingLog {
     fn note(&self, number: usize, call: Call) {
         let mut inner = self.inner();
         if inner.calls.len() == number {
+            let is_worth_writing = matches!(call, Call::Trained { .. }) && inner.writer.is_some();
             inner.calls.push(call);
-            inner.state = None;
+            (inner.state, inner.is_unwritten) = (None, is_worth_writing);
             self.has_state.store(false, Ordering::Relaxed);
             self.pause.anew();
         }
+    }
+
+    /// Whether the run is to pause before its next training: it was asked to, and loses nothing, since one has returned.
+    fn pauses_between(&self) -> bool {
+        let has_trained = self.inner().calls.iter().any(|call| matches!(call, Call::Trained { .. }));
+        let pauses = has_trained && self.pause.is_told();
+        self.is_between.store(pauses, Ordering::Relaxed);
+        pauses
     }
 
     fn save(&self, run: u64, number: usize, state: &[u8], at_once: bool) -> Result<(), NotKept> {
@@ -216,31 +242,46 @@ impl TrainingLog {
         if !inner.is_running || (inner.run, inner.calls.len()) != (run, number) || self.cancel.is_cancelled() {
             return Err(NotKept::Over);
         }
-        let before = inner.calls.iter().map(|call| match call {
-            Call::Evaluated(_) => 0,
-            Call::Trained { values, .. } => 4 * values.len() as u64,
-        });
-        let (bytes, limit) = (before.sum::<u64>().saturating_add(state.len() as u64), self.most_bytes);
+        let (bytes, limit) = (inner.bytes_of_results().saturating_add(state.len() as u64), self.most_bytes);
         if bytes > limit {
             return Err(NotKept::TooLarge { bytes, limit });
         }
         // Read once: a state that is not written must not count for a pause that is requested meanwhile.
         let is_told = self.pause.is_told();
+        let mut is_unwritten = false;
         if let Some(writer) = inner.writer.clone() {
             let now = writer.clock.now().elapsed;
-            if at_once || is_told || now.saturating_sub(inner.written_at) >= writer.every {
+            is_unwritten = !at_once && !is_told && now.saturating_sub(inner.written_at) < writer.every;
+            if !is_unwritten {
                 let record = TrainingRecord::encode(self.id, self.seed, &inner.calls, Some(state))?;
                 self.is_written.store(true, Ordering::Relaxed);
                 (writer.write)(&Record::new(snapshot::TRAINING.to_owned(), record))?;
                 inner.written_at = writer.clock.now().elapsed;
             }
         }
-        inner.state = Some(Zeroizing::new(state.to_vec()));
+        (inner.state, inner.is_unwritten) = (Some(Zeroizing::new(state.to_vec())), is_unwritten);
         self.has_state.store(true, Ordering::Relaxed);
         if is_told {
             self.pause.saved();
         }
         Ok(())
+    }
+
+    /// The record of what was saved or returned last, if the journal does not have it and no run is under way. Returned once.
+    pub(super) fn unwritten(&self) -> Result<Option<Record>, JournalError> {
+        // A run under way writes by itself, and its lock may wait for the disk.
+        if !self.has_ended() {
+            return Ok(None);
+        }
+        let mut inner = self.inner();
+        if !inner.is_unwritten || inner.bytes_of_results() > self.most_bytes {
+            return Ok(None);
+        }
+        let state = inner.state.as_deref().map(Vec::as_slice);
+        let record = TrainingRecord::encode(self.id, self.seed, &inner.calls, state)?;
+        inner.is_unwritten = false;
+        self.is_written.store(true, Ordering::Relaxed);
+        Ok(Some(Record::new(snapshot::TRAINING.to_owned(), record)))
     }
 }
 
@@ -305,6 +346,9 @@ impl<'a> Logged<'a> {
             && let Ok(parameters) = Parameters::new(Arc::clone(layout), values.to_vec())
         {
             return Ok(Trained { parameters, examples, metrics });
+        }
+        if self.log.pauses_between() {
+            return Err(TrainerError::Paused);
         }
         let checkpoints = Checkpoints::new(Arc::new(OfRun { log: Arc::clone(self.log), run: self.run, number }));
         let trained = train(self.trainer, &TrainingJob { checkpoints, ..job.clone() })?;
@@ -376,6 +420,10 @@ impl Trainer for Logged<'_> {
 
     fn pause_grace(&self) -> Duration {
         self.trainer.pause_grace()
+    }
+
+    fn measures_as_it_trains(&self) -> bool {
+        self.trainer.measures_as_it_trains()
     }
 }
 

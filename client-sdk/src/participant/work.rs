@@ -27,13 +27,15 @@ use super::base::RoundBase;
 use super::plan::Plan;
 use super::plan_error::WorkError;
 use super::received::Received;
+use super::record::Record;
 use super::snapshot::{Control, TrainingRecord};
 use super::training_log::{Logged, Surroundings, TrainingLog};
 use crate::checkpoints::Checkpoints;
 use crate::identity::SigningKey;
+use crate::journal::JournalError;
 use crate::personalize::{LocalResult, LocalRound, PersonalTensors};
 use crate::seed::RoundSeeds;
-use crate::trainer::{Cancel, Trained, Trainer, TrainerError, TrainingJob};
+use crate::trainer::{Cancel, Purpose, Trained, Trainer, TrainerError, TrainingJob, is_of_model};
 
 /// The masks of one input; taken once.
 pub(super) struct Masks {
@@ -144,6 +146,7 @@ impl RoundWork {
         let job = TrainingJob {
             task: assignment.task_name.clone(),
             round: plan.counted_round(),
+            purpose: Purpose::Shared,
             plan: assignment.training.in_round(plan.counted_round()),
             architecture: assignment.model.architecture.clone(),
             table: assignment.model.table.clone(),
@@ -246,8 +249,9 @@ impl RoundWork {
         let Recipe { rule, tensors, .. } = &self.plan.recipe;
         let received = Received::open(rule, &file, &tensors.whole)?;
         let control = self.control.as_ref().map_or(&[][..], |control| &control.values);
+        let measures_as_it_trains = trainer.measures_as_it_trains();
         // From here on personal and shared parts are separate.
-        let (trained, evaluated, (personal, own)) = match &self.plan.personalizer {
+        let (trained, mut evaluated, (personal, own)) = match &self.plan.personalizer {
             Some(personalizer) => {
                 let kept = self.personal.as_ref();
                 let mut round = LocalRound { trainer, job: &self.job, received: &received.model, kept };
@@ -261,6 +265,9 @@ impl RoundWork {
             }
         };
         encodes();
+        if evaluated.is_empty() && measures_as_it_trains {
+            evaluated.extend(trained.metrics.iter().filter(|(name, _)| is_of_model(name)).cloned());
+        }
         let metrics = self.in_order(&evaluated, &trained.metrics);
         let weight = received.weight(rule, &trained, &evaluated, control)?;
         let Trained { parameters, metrics: trained, examples } = trained;
@@ -366,9 +373,14 @@ impl RoundWork {
         self.log.ran_out()
     }
 
-    /// Whether something was saved of the training.
+    /// Whether a run that pauses now can go on later.
     pub(super) fn has_state(&self) -> bool {
         self.log.has_state()
+    }
+
+    /// The record of its newest checkpoint, if the journal does not have it and no run is under way. Returned once.
+    pub(super) fn unwritten(&self) -> Result<Option<Record>, JournalError> {
+        self.log.unwritten()
     }
 
     /// Waits for a checkpoint that is being written by a run that was cancelled: call it before a record is written after

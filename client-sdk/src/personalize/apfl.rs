@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use learning::{Layout, Parameters, TensorSpec, WrongLayout};
 
-use super::round::{mix, narrow};
+use super::round::{Turn, mix, narrow};
 use super::{LocalError, LocalResult, LocalRound, Method, MethodError, PersonalTensors};
-use crate::trainer::Constraints;
+use crate::trainer::{Constraints, Trained};
 
 /// Beyond these bounds v or w would no longer be trained.
 const ALPHA: std::ops::RangeInclusive<f64> = 0.05..=0.95;
@@ -68,11 +68,11 @@ impl Method for Apfl {
         (plan.learning_rate, plan.momentum, plan.weight_decay, plan.proximal_mu) = (rate, 0.0, 0.0, 0.0);
         let batches = update.examples.div_ceil(u64::from(plan.batch_size.max(1)));
         let steps = plan.steps.map_or_else(|| batches.saturating_mul(u64::from(plan.epochs)), u64::from).max(1);
-        let trained = round.train_within(&start, plan, 1, Constraints::default())?;
+        let trained = round.train_within(&start, plan, Turn::Own(1), Constraints::default())?;
         // A trainer that does not report its reach took all steps at one rate.
         #[expect(clippy::cast_precision_loss, reason = "steps are far below 2^53")]
         let reach = trained.reach().unwrap_or(rate * steps as f64);
-        let end = trained.parameters;
+        let Trained { parameters: end, metrics: said, .. } = trained;
 
         let moved = start.values().iter().zip(end.values()).map(|(start, end)| f64::from(start - end));
         let apart = local.values().iter().zip(shared.values()).map(|(local, shared)| f64::from(local - shared));
@@ -83,7 +83,7 @@ impl Method for Apfl {
         for ((local, end), shared) in local.values_mut().iter_mut().zip(end.values()).zip(shared.values()) {
             *local = (end - (1.0 - share) * shared) / share;
         }
-        let own = round.own(&mix(&local, narrow(next), shared))?;
+        let own = round.own(&mix(&local, narrow(next), shared))?.said(said);
         let personal = self.close(&local, next)?;
         Ok(LocalResult { update, personal: Some(personal), evaluated, own })
     }

@@ -2,6 +2,7 @@
 //! loss plus λ/2 times the squared distance of the personalized model to the received one. The update is that of
 //! FedAvg, bit for bit.
 
+use super::round::Turn;
 use super::{LocalError, LocalResult, LocalRound, Method, PersonalTensors};
 use crate::trainer::Constraints;
 
@@ -23,8 +24,8 @@ impl Method for Ditto {
         plan.proximal_mu = self.lambda;
         let start = round.kept.map_or(received, |kept| &kept.0);
         let pull = Constraints { anchor: Some(received), ..Constraints::default() };
-        let solved = round.train_within(start, plan, 1, pull)?.parameters;
-        let own = round.own(&solved)?;
-        Ok(LocalResult { update, personal: Some(PersonalTensors::new(solved)), evaluated, own })
+        let solved = round.train_within(start, plan, Turn::Own(1), pull)?;
+        let own = round.own(&solved.parameters)?.said(solved.metrics);
+        Ok(LocalResult { update, personal: Some(PersonalTensors::new(solved.parameters)), evaluated, own })
     }
 }

@@ -4,8 +4,9 @@
 //!
 //! The paper's centre moves by the sum of all e; a mean of n with server learning rate n is the same.
 
-use super::round::narrow;
+use super::round::{Turn, narrow};
 use super::{LocalError, LocalResult, LocalRound, Method, PersonalTensors};
+use crate::trainer::Constraints;
 
 /// α of the task.
 pub(super) struct Elastic {
@@ -16,7 +17,8 @@ impl Method for Elastic {
     fn run(&self, round: &mut LocalRound<'_>) -> Result<LocalResult, LocalError> {
         let evaluated = round.evaluate(round.received)?;
         let start = round.kept.map_or(round.received, |kept| &kept.0);
-        let mut update = round.train(start)?;
+        let plan = round.job.plan.clone();
+        let mut update = round.train_within(start, plan, Turn::Own(0), Constraints::default())?;
         let alpha = narrow(self.alpha);
         let mut own = update.parameters;
         let mut centre = round.received.clone();

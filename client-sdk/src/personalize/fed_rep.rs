@@ -1,6 +1,7 @@
 //! FedRep (Collins et al. 2021, algorithm 1): a participant first fits its own head to the received body, then trains
 //! the body with the head frozen.
 
+use super::round::Turn;
 use super::{FedPer, LocalError, LocalResult, LocalRound, Method};
 use crate::trainer::Constraints;
 
@@ -28,10 +29,10 @@ impl Method for FedRep {
         let mut head_plan = round.job.plan.clone();
         (head_plan.epochs, head_plan.steps, head_plan.proximal_mu) = (self.head_epochs, None, 0.0);
         let head = Constraints { frozen: &self.is_body, ..Constraints::default() };
-        let fitted = round.train_within(&model, head_plan, 1, head)?.parameters;
+        let fitted = round.train_within(&model, head_plan, Turn::Own(1), head)?.parameters;
         let body = Constraints { frozen: &self.is_head, ..Constraints::default() };
         let plan = round.job.plan.clone();
-        let mut update = round.train_within(&fitted, plan, 0, body)?;
+        let mut update = round.train_within(&fitted, plan, Turn::Shared, body)?;
         let own = round.own(&update.parameters)?;
         let (shared, personal) = self.parts.split(&update.parameters)?;
         update.parameters = shared;

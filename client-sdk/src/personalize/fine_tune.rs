@@ -1,7 +1,8 @@
 //! Plain fine-tuning: each participant's personalized model is the received one, trained further locally.
 
+use super::round::Turn;
 use super::{LocalError, LocalResult, LocalRound, Method, PersonalTensors};
-use crate::trainer::Constraints;
+use crate::trainer::{Constraints, Trained};
 
 /// How the copy is trained; by default, by the update's own training.
 pub(super) struct FineTune {
@@ -14,8 +15,8 @@ impl Method for FineTune {
         let received = round.received;
         let evaluated = round.evaluate(received)?;
         let update = round.train(received)?;
-        let tuned = if self.epochs.is_none() && self.learning_rate.is_none() {
-            update.parameters.clone()
+        let (tuned, said) = if self.epochs.is_none() && self.learning_rate.is_none() {
+            (update.parameters.clone(), Vec::new())
         } else {
             let mut plan = round.job.plan.clone();
             if let Some(epochs) = self.epochs {
@@ -23,9 +24,11 @@ impl Method for FineTune {
             }
             plan.learning_rate = self.learning_rate.unwrap_or(plan.learning_rate);
             plan.proximal_mu = 0.0;
-            round.train_within(received, plan, 1, Constraints::default())?.parameters
+            let Trained { parameters, metrics, .. } =
+                round.train_within(received, plan, Turn::Own(1), Constraints::default())?;
+            (parameters, metrics)
         };
-        let own = round.own(&tuned)?;
+        let own = round.own(&tuned)?.said(said);
         Ok(LocalResult { update, personal: Some(PersonalTensors::new(tuned)), evaluated, own })
     }
 }

@@ -11,6 +11,7 @@ use learning::{Adapters, InitError, Layout, Parameters, checkpoint, initialize};
 use task_spec::TensorDeclaration;
 use wire::Digest;
 
+use super::round::Turn;
 use super::{LocalError, LocalResult, LocalRound, Method, PersonalTensors};
 use crate::trainer::TrainerError;
 use recipe::digest::sha256;
@@ -42,9 +43,9 @@ impl Method for PersonalLora {
                 &first
             }
         };
-        let trained = round.train_adapters(base, start, plan, 1, &self.adapters)?.parameters;
-        let own = round.own(&self.adapters.merge(base, &trained)?)?;
-        Ok(LocalResult { update, personal: Some(PersonalTensors::new(trained)), evaluated, own })
+        let trained = round.train_adapters(base, start, plan, Turn::Own(1), &self.adapters)?;
+        let own = round.own(&self.adapters.merge(base, &trained.parameters)?)?.said(trained.metrics);
+        Ok(LocalResult { update, personal: Some(PersonalTensors::new(trained.parameters)), evaluated, own })
     }
 }
 
@@ -89,7 +90,7 @@ impl Method for SharedLora {
         let received = round.received;
         let evaluated = round.evaluate(&self.adapters.merge(&base, received)?)?;
         let plan = round.job.plan.clone();
-        let update = round.train_adapters(&base, received, plan, 0, &self.adapters)?;
+        let update = round.train_adapters(&base, received, plan, Turn::Shared, &self.adapters)?;
         let own = round.own(&self.adapters.merge(&base, &update.parameters)?)?;
         Ok(LocalResult { update, personal: None, evaluated, own })
     }

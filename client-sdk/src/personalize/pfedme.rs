@@ -4,7 +4,7 @@
 //!
 //! Each θ takes K steps over fresh batches from where the last one ended; the paper's takes them over one batch.
 
-use super::round::narrow;
+use super::round::{Turn, narrow};
 use super::{LocalError, LocalResult, LocalRound, Method, PersonalTensors};
 use crate::trainer::Constraints;
 use crate::trainer::TrainerError;
@@ -26,9 +26,9 @@ impl Method for PFedMe {
         let mut own = round.kept.map_or_else(|| shared.clone(), |kept| kept.0.clone());
         let step = narrow(self.rate * self.lambda);
         let mut last = None;
-        for turn in 0..u64::from(self.local_rounds) {
+        for number in 0..u64::from(self.local_rounds) {
             let pull = Constraints { anchor: Some(&shared), ..Constraints::default() };
-            let trained = round.train_within(&own, plan.clone(), turn, pull)?;
+            let trained = round.train_within(&own, plan.clone(), Turn::Own(number), pull)?;
             own.values_mut().copy_from_slice(trained.parameters.values());
             for (shared, own) in shared.values_mut().iter_mut().zip(own.values()) {
                 *shared -= step * (*shared - own);

@@ -4,8 +4,7 @@ use learning::{Adapters, MetricValue, Parameters, WrongLayout};
 use task_spec::{PERSONAL_PREFIX, TrainingPlan};
 
 use super::tensors::PersonalTensors;
-use crate::trainer::Constraints;
-use crate::trainer::{Trained, Trainer, TrainerError, TrainingJob};
+use crate::trainer::{Constraints, Purpose, Trained, Trainer, TrainerError, TrainingJob};
 use recipe::device::pipeline::{PipelineError, check_finite};
 
 /// Reasons a method has no result.
@@ -43,6 +42,23 @@ pub(crate) struct PersonalizedModel {
     pub(crate) metrics: Vec<(String, MetricValue)>,
 }
 
+impl PersonalizedModel {
+    /// With what the training that made it says of it itself, named with [`PERSONAL_PREFIX`]: for a trainer that evaluates nothing.
+    pub(super) fn said(mut self, of_training: Vec<(String, MetricValue)>) -> Self {
+        self.metrics.extend(of_training.into_iter().filter(|(name, _)| name.starts_with(PERSONAL_PREFIX)));
+        self
+    }
+}
+
+/// Which training of a round it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Turn {
+    /// That of the shared model.
+    Shared,
+    /// One of the device's own model or part. Each number shuffles differently, and 0 as the shared model's.
+    Own(u64),
+}
+
 /// A round's inputs, and the trainer.
 pub(crate) struct LocalRound<'a> {
     pub(crate) trainer: &'a mut dyn Trainer,
@@ -67,18 +83,18 @@ impl LocalRound<'_> {
         Ok(PersonalizedModel { model: PersonalTensors::new(model.clone()), metrics })
     }
 
-    /// Trains according to the task.
+    /// Trains the shared model according to the task.
     pub(super) fn train(&mut self, model: &Parameters) -> Result<Trained, LocalError> {
         let plan = self.job.plan.clone();
-        self.train_within(model, plan, 0, Constraints::default())
+        self.train_within(model, plan, Turn::Shared, Constraints::default())
     }
 
-    /// Trains according to `plan`. Each `turn` of a round shuffles differently; turn 0 as without personalization.
+    /// Trains according to `plan`.
     pub(super) fn train_within(
         &mut self,
         model: &Parameters,
         plan: TrainingPlan,
-        turn: u64,
+        turn: Turn,
         constraints: Constraints<'_>,
     ) -> Result<Trained, LocalError> {
         if self.job.cancel.is_cancelled() {
@@ -94,7 +110,7 @@ impl LocalRound<'_> {
         base: &Parameters,
         start: &Parameters,
         plan: TrainingPlan,
-        turn: u64,
+        turn: Turn,
         adapters: &Adapters,
     ) -> Result<Trained, LocalError> {
         if self.job.cancel.is_cancelled() {
@@ -104,10 +120,14 @@ impl LocalRound<'_> {
         checked(trained, start)
     }
 
-    fn turn(&self, plan: TrainingPlan, turn: u64) -> TrainingJob {
+    fn turn(&self, plan: TrainingPlan, turn: Turn) -> TrainingJob {
+        let (purpose, number) = match turn {
+            Turn::Shared => (Purpose::Shared, 0),
+            Turn::Own(number) => (Purpose::Own, number),
+        };
         // Turns are far apart, so that those of neighbouring seeds differ.
-        let seed = self.job.seed.wrapping_add(turn.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        TrainingJob { plan, seed, ..self.job.clone() }
+        let seed = self.job.seed.wrapping_add(number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        TrainingJob { plan, seed, purpose, ..self.job.clone() }
     }
 }
 

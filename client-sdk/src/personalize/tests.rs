@@ -14,7 +14,7 @@ use super::*;
 use crate::checkpoints::Checkpoints;
 use crate::models::{Architecture, Mlp};
 use crate::train::Device;
-use crate::trainer::{Cancel, Constraints, Trained, Trainer, TrainerError, TrainingJob};
+use crate::trainer::{Cancel, Constraints, Purpose, Trained, Trainer, TrainerError, TrainingJob};
 use crate::{Dataset, ModelTrainer};
 
 /// Gradient descent on ½|w - target|², one step per epoch or step of the plan.
@@ -90,6 +90,7 @@ fn job() -> TrainingJob {
     TrainingJob {
         task: "t".into(),
         round: 1,
+        purpose: Purpose::Shared,
         plan: TrainingPlan { epochs: 2, learning_rate: 0.25, ..TrainingPlan::default() },
         architecture: None,
         table: None,

@@ -17,7 +17,7 @@ mod stays;
 use super::*;
 use crate::checkpoints::{Checkpoints, Keep, NotKept};
 use crate::clock::Now;
-use crate::trainer::Cancel;
+use crate::trainer::{Cancel, Purpose};
 
 const COPY: &str = r#"cd "$TRIBUTARY_JOB"; cp model.safetensors t; chmod u+w t; "#;
 const TRAINED: &str = "mv t trained.safetensors; ";
@@ -100,6 +100,7 @@ impl Site {
         let job = TrainingJob {
             task: "digits".to_owned(),
             round: 3,
+            purpose: Purpose::Shared,
             plan: TrainingPlan::default(),
             architecture: None,
             analytics: None,

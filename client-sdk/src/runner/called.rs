@@ -2,37 +2,74 @@
 
 use std::time::Duration;
 
-use learning::{MetricValue, Parameters};
+use learning::{Adapters, MetricValue, Parameters};
 
 use super::job::{Answer, Job, PAUSE_GRACE, rests};
-use crate::trainer::{Trained, Trainer, TrainerError, TrainingJob};
+use super::manner::{Abilities, Manner};
+use crate::trainer::{Constraints, Trained, Trainer, TrainerError, TrainingJob};
 
 /// A trainer that gives each job to a function, which answers it before it returns: for [`Driven`](crate::participant::Driven). A
 /// function that returns without an answer gives the round up, unless [`Checkpoints::should_pause`](crate::Checkpoints::should_pause)
-/// and a checkpoint was saved: then it is called again, and goes on. It evaluates nothing: the metrics in an answer count as those of the
-/// received model, too, but for those of the training itself (`train_…`).
+/// and a checkpoint was saved: then it is called again, and goes on. It evaluates nothing: the metrics in an answer count as
+/// [`Answer::finish`] says.
 pub struct Called<F> {
     call: F,
     examples: u64,
+    abilities: Abilities,
 }
 
 impl<F: FnMut(Job) + Send> Called<F> {
     /// `examples` is the number of training examples that it has.
     pub fn new(examples: u64, call: F) -> Self {
-        Self { call, examples }
+        Self { call, examples, abilities: Abilities::default() }
     }
-}
 
-impl<F: FnMut(Job) + Send> Trainer for Called<F> {
-    fn train(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Trained, TrainerError> {
+    /// Says what the function's training can do beside training a model as a plan says.
+    #[must_use]
+    pub fn with_abilities(self, abilities: Abilities) -> Self {
+        Self { abilities, ..self }
+    }
+
+    fn call(&mut self, parameters: &Parameters, job: &TrainingJob, manner: Manner) -> Result<Trained, TrainerError> {
         let (answer, answered, taken_back) = Answer::to(job);
-        (self.call)(Job { parameters: model.clone(), training: job.clone(), answer });
+        (self.call)(Job { parameters: parameters.clone(), training: job.clone(), manner, answer });
         taken_back.take();
         match answered.try_recv() {
             Ok(answer) => answer,
             Err(_) if rests(job) => Err(TrainerError::Paused),
             Err(_) => Err(TrainerError::failed("the app returned without an answer")),
         }
+    }
+}
+
+impl<F: FnMut(Job) + Send> Trainer for Called<F> {
+    fn train(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Trained, TrainerError> {
+        self.call(model, job, Manner::Free)
+    }
+
+    fn train_within(
+        &mut self,
+        model: &Parameters,
+        job: &TrainingJob,
+        constraints: Constraints<'_>,
+    ) -> Result<Trained, TrainerError> {
+        let manner = self.abilities.manner_within(constraints)?;
+        self.call(model, job, manner)
+    }
+
+    fn train_adapters(
+        &mut self,
+        base: &Parameters,
+        start: &Parameters,
+        job: &TrainingJob,
+        adapters: &Adapters,
+    ) -> Result<Trained, TrainerError> {
+        let manner = self.abilities.manner_of_adapters(base, adapters)?;
+        self.call(start, job, manner)
+    }
+
+    fn base_model(&mut self, job: &TrainingJob) -> Result<Parameters, TrainerError> {
+        self.abilities.base_model(job)
     }
 
     fn evaluate(&mut self, _: &Parameters, _: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError> {
@@ -45,5 +82,9 @@ impl<F: FnMut(Job) + Send> Trainer for Called<F> {
 
     fn pause_grace(&self) -> Duration {
         PAUSE_GRACE
+    }
+
+    fn measures_as_it_trains(&self) -> bool {
+        true
     }
 }

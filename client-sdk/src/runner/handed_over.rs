@@ -5,33 +5,32 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{RecvTimeoutError, Sender};
 use std::time::Duration;
 
-use learning::{MetricValue, Parameters};
+use learning::{Adapters, MetricValue, Parameters};
 
 use super::job::{Answer, Job, PAUSE_GRACE, rests};
+use super::manner::{Abilities, Manner};
 use super::said::{Said, Switches};
-use crate::trainer::{Trained, Trainer, TrainerError, TrainingJob};
+use crate::trainer::{Constraints, Trained, Trainer, TrainerError, TrainingJob};
 
 /// How soon a job that nobody needs any more is given up.
 const CANCEL_CHECK: Duration = Duration::from_millis(20);
 
 /// A trainer that hands each job over and waits for the answer. At a pause a job is taken back once it has saved a checkpoint, or its time
-/// to do so is over. It evaluates nothing: the metrics in an answer count as those of the received model, too, but for those of the
-/// training itself (`train_…`).
+/// to do so is over. It evaluates nothing: the metrics in an answer count as [`Answer::finish`] says.
 pub(super) struct HandedOver {
     say: Sender<Said>,
     switches: Arc<Switches>,
+    abilities: Abilities,
 }
 
 impl HandedOver {
-    pub(super) fn new(say: Sender<Said>, switches: Arc<Switches>) -> Self {
-        Self { say, switches }
+    pub(super) fn new(say: Sender<Said>, switches: Arc<Switches>, abilities: Abilities) -> Self {
+        Self { say, switches, abilities }
     }
-}
 
-impl Trainer for HandedOver {
-    fn train(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Trained, TrainerError> {
+    fn hand_over(&self, parameters: &Parameters, job: &TrainingJob, manner: Manner) -> Result<Trained, TrainerError> {
         let (answer, answered, taken_back) = Answer::to(job);
-        let handed = Job { parameters: model.clone(), training: job.clone(), answer };
+        let handed = Job { parameters: parameters.clone(), training: job.clone(), manner, answer };
         self.say
             .send(Said::Job(Box::new(handed)))
             .map_err(|_| TrainerError::failed("nobody asks for jobs any more"))?;
@@ -55,6 +54,35 @@ impl Trainer for HandedOver {
             }
         }
     }
+}
+
+impl Trainer for HandedOver {
+    fn train(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Trained, TrainerError> {
+        self.hand_over(model, job, Manner::Free)
+    }
+
+    fn train_within(
+        &mut self,
+        model: &Parameters,
+        job: &TrainingJob,
+        constraints: Constraints<'_>,
+    ) -> Result<Trained, TrainerError> {
+        self.hand_over(model, job, self.abilities.manner_within(constraints)?)
+    }
+
+    fn train_adapters(
+        &mut self,
+        base: &Parameters,
+        start: &Parameters,
+        job: &TrainingJob,
+        adapters: &Adapters,
+    ) -> Result<Trained, TrainerError> {
+        self.hand_over(start, job, self.abilities.manner_of_adapters(base, adapters)?)
+    }
+
+    fn base_model(&mut self, job: &TrainingJob) -> Result<Parameters, TrainerError> {
+        self.abilities.base_model(job)
+    }
 
     fn evaluate(&mut self, _: &Parameters, _: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError> {
         Ok(Vec::new())
@@ -66,6 +94,10 @@ impl Trainer for HandedOver {
 
     fn pause_grace(&self) -> Duration {
         PAUSE_GRACE
+    }
+
+    fn measures_as_it_trains(&self) -> bool {
+        true
     }
 }
 
@@ -80,7 +112,7 @@ mod tests {
 
     use super::*;
     use crate::checkpoints::{Checkpoints, Keep, NotKept};
-    use crate::trainer::Cancel;
+    use crate::trainer::{Cancel, Purpose};
 
     /// An app that answers its job in the moment in which it is taken back.
     struct InTheLastMoment(Mutex<Receiver<Said>>);
@@ -116,6 +148,7 @@ mod tests {
         let job = TrainingJob {
             task: "t".to_owned(),
             round: 1,
+            purpose: Purpose::Shared,
             plan: TrainingPlan::default(),
             architecture: None,
             table: None,
@@ -129,7 +162,7 @@ mod tests {
         let model = Parameters::zeros(Arc::new(
             Layout::new(vec![TensorSpec { name: "w".to_owned(), shape: vec![2] }]).unwrap(),
         ));
-        let trained = HandedOver::new(say, Arc::default()).train(&model, &job).unwrap();
+        let trained = HandedOver::new(say, Arc::default(), Abilities::default()).train(&model, &job).unwrap();
         assert_eq!((trained.parameters, trained.examples), (model, 3));
     }
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use learning::Parameters;
 
-use crate::trainer::{Cancel, Trained, TrainerError, TrainingJob};
+use super::manner::Manner;
+use crate::trainer::{Cancel, Purpose, Trained, TrainerError, TrainingJob, is_of_model};
 
 /// How long an app's training that was asked to pause has to save a checkpoint: enough for a batch and its state, and no longer than work
 /// may go on against the conditions.
@@ -15,10 +16,12 @@ pub(super) const PAUSE_GRACE: Duration = Duration::from_secs(10);
 /// A model to train.
 #[derive(Debug)]
 pub struct Job {
-    /// The model to start from; the app may train it in place.
+    /// The model to start from, or its adapters; the app may train it in place.
     pub parameters: Parameters,
-    /// The plan, and all else there is to know; also where checkpoints of the training are kept.
+    /// The plan, what the training is for, and all else there is to know; also where checkpoints of the training are kept.
     pub training: TrainingJob,
+    /// What the training has to heed beside its plan: nothing that the app's [`Abilities`](super::Abilities) do not include.
+    pub manner: Manner,
     /// Where the result goes.
     pub answer: Answer,
 }
@@ -27,6 +30,7 @@ pub struct Job {
 /// comes again, and goes on.
 #[derive(Debug)]
 pub struct Answer {
+    purpose: Purpose,
     cancel: Cancel,
     taken_back: TakenBack,
     to: SyncSender<Result<Trained, TrainerError>>,
@@ -56,7 +60,8 @@ impl Answer {
     /// An answer to this job, where it arrives, and what takes the job back.
     pub(super) fn to(job: &TrainingJob) -> (Self, Receiver<Result<Trained, TrainerError>>, TakenBack) {
         let ((to, answered), taken_back) = (sync_channel(1), TakenBack::default());
-        (Self { cancel: job.cancel.clone(), taken_back: taken_back.clone(), to }, answered, taken_back)
+        let (purpose, cancel) = (job.purpose, job.cancel.clone());
+        (Self { purpose, cancel, taken_back: taken_back.clone(), to }, answered, taken_back)
     }
 
     /// Whether nobody waits for the result any more. A job that was paused comes again when it goes on.
@@ -65,11 +70,15 @@ impl Answer {
         self.cancel.is_cancelled() || *self.taken_back.is_taken()
     }
 
-    /// Hands in the result, with parameters in the layout of the job's.
+    /// Hands in the result, with parameters in the layout of the job's. Metrics that are not of the training itself (`train_…`) count as
+    /// those of the received model. With [`Purpose::Own`] they are of another model, and are dropped.
     ///
     /// # Errors
     /// [`Overdue`].
-    pub fn finish(self, trained: Trained) -> Result<(), Overdue> {
+    pub fn finish(self, mut trained: Trained) -> Result<(), Overdue> {
+        if self.purpose == Purpose::Own {
+            trained.metrics.retain(|(name, _)| !is_of_model(name));
+        }
         self.put(Ok(trained))
     }
 

@@ -14,7 +14,7 @@
 //! loop {
 //!     match runner.next(Duration::from_secs(1)) {
 //!         Next::Job(job) => {
-//!             let Job { mut parameters, training, answer } = *job;
+//!             let Job { mut parameters, training, answer, .. } = *job;
 //!             parameters.values_mut()[0] += training.plan.learning_rate as f32; // train
 //!             let _ = answer.finish(Trained { parameters, examples: 10, metrics: vec![] });
 //!         }
@@ -33,6 +33,7 @@ mod http_client;
 mod job;
 mod key_store;
 mod kind;
+mod manner;
 mod options;
 #[cfg(feature = "models")]
 mod ready;
@@ -55,6 +56,7 @@ pub use self::http_client::{Exchange, HttpClient, OutgoingRequest, OverClient};
 pub use self::job::{Answer, Job, Overdue};
 pub use self::key_store::KeyStore;
 pub use self::kind::Kind;
+pub use self::manner::{Abilities, Manner};
 pub use self::options::Options;
 #[cfg(feature = "models")]
 pub use self::ready::{labelled, train_ready};
@@ -120,10 +122,18 @@ impl Runner {
     /// # Errors
     /// [`BuildError`], also if no thread can be had ([`BuildError::Thread`]).
     pub fn start(builder: Builder) -> Result<Self, BuildError> {
+        Self::start_with(builder, Abilities::default())
+    }
+
+    /// The same for an app whose training can do more than train a model as a plan says.
+    ///
+    /// # Errors
+    /// As for [`Self::start`].
+    pub fn start_with(builder: Builder, abilities: Abilities) -> Result<Self, BuildError> {
         let switches = Arc::<Switches>::default();
         let (say, said) = channel();
         let (asks, asked) = unbounded_channel();
-        let trainer = HandedOver::new(say.clone(), Arc::clone(&switches));
+        let trainer = HandedOver::new(say.clone(), Arc::clone(&switches), abilities);
         let pausable = |conditions| Pausable { switches: Arc::clone(&switches), conditions };
         let state = Arc::clone(&switches);
         let reported =

@@ -12,6 +12,7 @@ use wire::audit::AuditKey;
 use zeroize::{Zeroize as _, Zeroizing};
 
 use super::key_store::KeyStore;
+use super::manner::Abilities;
 use super::stored::Stored;
 use crate::clock::SystemClock;
 use crate::conditions::{DeviceConditions, DeviceState};
@@ -66,6 +67,15 @@ pub struct Options {
     /// [`Runner::set_examples`](super::Runner::set_examples).
     #[serde(default)]
     pub examples: u64,
+    /// [`Abilities::within`].
+    #[serde(default)]
+    pub trains_within: bool,
+    /// [`Abilities::adapters`].
+    #[serde(default)]
+    pub trains_adapters: bool,
+    /// [`Abilities::base_model`].
+    #[serde(default)]
+    pub base_model: Option<PathBuf>,
     /// [`Builder::members_ca_pem`].
     #[serde(default)]
     pub members_ca_pem: Option<String>,
@@ -106,6 +116,13 @@ pub struct Options {
 }
 
 impl Options {
+    /// For [`Runner::start_with`](super::Runner::start_with) and [`Called::with_abilities`](super::Called::with_abilities).
+    #[must_use]
+    pub fn abilities(&self) -> Abilities {
+        let (within, adapters) = (self.trains_within, self.trains_adapters);
+        Abilities { within, adapters, base_model: self.base_model.clone() }
+    }
+
     /// Opens the journal, and sets all the rest. Only a trainer is missing.
     ///
     /// # Errors
@@ -252,6 +269,9 @@ mod tests {
         assert_eq!(options.secure_aggregation, SecurityPolicy::optional());
         assert_eq!(options.privacy.lifetime.map(|lifetime| (lifetime.epsilon, lifetime.delta)), Some((3.0, 1e-5)));
         assert_eq!(options.attributes.len(), 2);
+        assert_eq!(options.abilities(), Abilities::default());
+        let able = read(r#"{ "server": "https://here", "journal": "j", "trains_within": true }"#).unwrap();
+        assert_eq!(able.abilities(), Abilities { within: true, ..Abilities::default() });
     }
 
     #[test]

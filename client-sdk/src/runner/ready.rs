@@ -1,11 +1,12 @@
 //! The ready models for apps in other languages: the app gives rows, and the task says which model it is.
 
-use learning::Parameters;
+use learning::{MetricValue, Parameters};
 
+use super::manner::Manner;
 use super::update::UpdateError;
 use crate::model_trainer::{Dataset, ModelTrainer};
 use crate::train::Device;
-use crate::trainer::{Trained, Trainer as _, TrainerError, TrainingJob};
+use crate::trainer::{Purpose, Trained, Trainer as _, TrainerError, TrainingJob};
 
 /// Rows of `width` numbers, row after row, each with a class.
 ///
@@ -18,28 +19,47 @@ pub fn labelled(features: Vec<f32>, labels: Vec<u32>, width: usize) -> Result<Da
     Ok(Dataset::Labelled { features, labels, width })
 }
 
-/// Trains the job's ready model on one core as its plan says, beginning with `model`. It evaluates nothing.
+/// Trains the job's ready model on one core as its plan and `manner` say, beginning with `parameters`. With `held_out`, which are none of
+/// `rows`, a job of the shared model also says what the model that it begins with is worth: `loss` and `accuracy`.
 ///
 /// # Errors
 /// [`TrainerError::Paused`] if it saved a checkpoint and rests: the job comes again. Others if the examples do not fit the model, or
 /// the task names no ready model.
-pub fn train_ready(rows: Dataset, model: &Parameters, job: &TrainingJob) -> Result<Trained, TrainerError> {
+pub fn train_ready(
+    rows: Dataset,
+    held_out: Option<Dataset>,
+    parameters: &Parameters,
+    job: &TrainingJob,
+    manner: &Manner,
+) -> Result<Trained, TrainerError> {
     let nothing = Dataset::Labelled { features: Vec::new(), labels: Vec::new(), width: 1 };
-    ModelTrainer::new(rows, nothing, Device::Cpu).train(model, job)
+    let mut trainer = ModelTrainer::new(rows, held_out.unwrap_or(nothing), Device::Cpu);
+    // Before it trains, so that rows which do not fit are told at once; after a pause not again in each slice, but at the end.
+    let is_fresh = job.checkpoints.load().is_none();
+    let mut measured = if is_fresh { measure(&mut trainer, parameters, job, manner)? } else { Vec::new() };
+    let mut trained = manner.train(&mut trainer, parameters, job)?;
+    if !is_fresh {
+        measured = measure(&mut trainer, parameters, job, manner)?;
+    }
+    trained.metrics.extend(measured);
+    Ok(trained)
+}
+
+/// What the shared model that a job begins with is worth on the trainer's held-out rows; nothing without any, and of another model.
+fn measure(
+    trainer: &mut ModelTrainer,
+    parameters: &Parameters,
+    job: &TrainingJob,
+    manner: &Manner,
+) -> Result<Vec<(String, MetricValue)>, TrainerError> {
+    match job.purpose {
+        Purpose::Shared => {
+            let model = manner.model(parameters).map_err(TrainerError::failed)?;
+            trainer.evaluate(&model, job)
+        }
+        Purpose::Own => Ok(Vec::new()),
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rows_that_are_none_are_refused() {
-        let made = |numbers, rows, width| labelled(vec![0.0; numbers], vec![0; rows], width);
-        assert!(made(6, 2, 3).is_ok());
-        for (numbers, rows, width) in [(0, 0, 3), (5, 2, 3), (6, 2, 2), (6, 2, usize::MAX), (6, 2, 0)] {
-            assert_eq!(made(numbers, rows, width), Err(UpdateError::Rows { numbers, rows, width }));
-        }
-        let told = made(5, 2, 3).unwrap_err().to_string();
-        assert_eq!(told, "5 numbers and 2 classes are no 2 rows of 3 numbers, at least one");
-    }
-}
+mod tests;

@@ -392,7 +392,7 @@ fn a_job_that_was_handed_over_is_taken_back_at_a_pause_and_comes_again() {
             std::thread::yield_now();
         }
         runner.resume();
-        let Job { parameters, training, answer } = job(&runner);
+        let Job { parameters, training, answer, .. } = job(&runner);
         assert_eq!(training.checkpoints.load().unwrap().as_slice(), last);
         answer.finish(Trained { parameters, examples: 3, metrics: vec![] }).unwrap();
         assert!(matches!(runner.next(Duration::from_secs(60)), Next::Ended(Ok(_))));

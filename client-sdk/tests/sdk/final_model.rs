@@ -9,7 +9,7 @@ use client_sdk::journal::{JournalFiles, MemoryJournal};
 use client_sdk::participant::machine::{Action, Input, Settings};
 use client_sdk::runner::{Job, Next, Runner};
 use client_sdk::transport::Traffic;
-use client_sdk::{Event, MetricValue, Model, Origin, Outcome, Trained};
+use client_sdk::{Event, MetricValue, Model, Origin, Outcome, Parameters, Trained, Trainer, TrainerError, TrainingJob};
 use wire::Digest;
 use wire::participant::{Assignment, FinalModel};
 use wire::problem::ProblemType;
@@ -119,7 +119,11 @@ fn it_comes_to_who_took_part_in_the_last_round_to_who_missed_it_and_to_who_was_n
         assert_eq!(version(&*journal), Some(ROUNDS));
         let kept = Model::kept(&*journal).unwrap();
         assert_eq!((kept.len(), kept[0].name.as_str(), kept[0].version), (1, "task", ROUNDS));
-        assert!(kept[0].metrics.is_empty(), "nobody has measured it here");
+        assert_eq!(
+            kept[0].metrics,
+            [("loss".to_owned(), MetricValue { value: 1.5, count: 3 })],
+            "what the trainer said of it"
+        );
         // Another process hears the same, and has it.
         let again = coordinator(ROUNDS, ROUNDS, last(ROUNDS));
         assert!(run(&journal, &again).is_empty());
@@ -257,6 +261,48 @@ fn fetching() -> Alone {
             action => input = device.perform(action),
         }
     }
+}
+
+#[test]
+fn it_is_measured_under_the_apps_conditions_and_not_at_a_stop() {
+    let mut device = fetching();
+    let came = Input::Fetched { have: Coordinator::published(false, 0), result: Ok(()) };
+    assert!(matches!(device.poll(came), Action::Evaluate(_)));
+    assert_eq!(device.machine.deadline(), None, "the transfer is over");
+    device.machine.set_readiness(Readiness::NotReady { ask_again: HOUR });
+    assert!(matches!(device.poll(Input::Tick), Action::WaitUntil(moment) if moment == device.now + HOUR));
+    device.machine.set_readiness(Readiness::Ready);
+    assert!(matches!(device.poll(Input::Tick), Action::Evaluate(_)));
+    assert!(matches!(device.poll(Input::Shutdown), Action::Finished(Ok(Outcome::Stopped))));
+    assert!(said(&device).is_empty());
+}
+
+/// Has no data to measure a model on.
+struct CannotEvaluate;
+
+impl Trainer for CannotEvaluate {
+    fn train(&mut self, _: &Parameters, _: &TrainingJob) -> Result<Trained, TrainerError> {
+        Err(TrainerError::failed("it trains nothing"))
+    }
+
+    fn evaluate(&mut self, _: &Parameters, _: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError> {
+        Err(TrainerError::failed("there is no data"))
+    }
+
+    fn examples(&self) -> u64 {
+        1
+    }
+}
+
+#[test]
+fn one_that_cannot_be_measured_comes_without_scores() {
+    let journal = Arc::new(MemoryJournal::new());
+    let coordinator = coordinator(ROUNDS, ROUNDS, last(ROUNDS));
+    let mut device =
+        Device::with(Arc::<MemoryJournal>::clone(&journal), 0, coordinator, CannotEvaluate, in_the_clear());
+    device.run(500, |_| None);
+    let kept = Model::kept(&*journal).unwrap();
+    assert_eq!((kept.len(), kept[0].version, &kept[0].metrics[..]), (1, ROUNDS, &[][..]));
 }
 
 fn is_over(action: &Action) -> bool {

@@ -52,7 +52,7 @@ fn an_app_that_answers_jobs_finds_what_it_measured_of_the_model_that_each_began_
     let app = coordinator.app().enrollment_token("token").journal(Arc::clone(&journal));
     let runner = Runner::start(app).unwrap();
     loop {
-        let Job { parameters, training, answer } = match runner.next(Duration::from_secs(60)) {
+        let Job { parameters, training, answer, .. } = match runner.next(Duration::from_secs(60)) {
             Next::Job(job) => *job,
             Next::Waiting => continue,
             Next::Ended(end) => {

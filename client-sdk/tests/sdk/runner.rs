@@ -1,5 +1,6 @@
 //! The ready runner: jobs are asked for from outside of any runtime.
 
+mod manner;
 mod options;
 
 use std::sync::Arc;

@@ -51,8 +51,8 @@ pub(crate) struct Rates {
 }
 
 impl Rates {
-    /// For events that tokens which only read may cause, and which the log keeps for ever: two for each server that a task may have at once,
-    /// and then one a second.
+    /// For events that tokens which only read may cause, sign-ins among them, and which the log keeps for ever: two for each server that a
+    /// task may have at once, and then one a second.
     pub(crate) const OF_LOG: Self = {
         let rate = Rate { per_second: 1, burst_s: 200 };
         Self { participant: rate, operator: rate, address: rate }

@@ -111,7 +111,10 @@ fn describe() {
     metrics::describe_counter!("tributary_masked_input_bytes_total", "Bytes of masked inputs admitted");
     metrics::describe_counter!("tributary_model_bytes_total", "Bytes of model versions sent");
     metrics::describe_counter!("tributary_handshakes_refused_total", "TLS handshakes that failed");
-    metrics::describe_counter!("tributary_device_fallbacks_total", "Sums that another device had to finish");
+    metrics::describe_counter!(
+        "tributary_device_fallbacks_total",
+        "Slices of sums or of compared inputs that another device had to finish"
+    );
     metrics::describe_counter!(
         "tributary_database_round_trips_total",
         "Waits for the answer of a PostgreSQL server, by transaction"

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use aggregation::{Accumulator, FallbackEvent, Finished, Work};
+use aggregation::{Accumulator, Effort, FallbackEvent, Finished, Work};
 use federation::device_reason::DeviceReason;
 use federation::id::Attempt;
 use federation::round::{Round, RoundState};
@@ -18,7 +18,7 @@ use store::entity::noised_sum::{NoisedSumRow, SumWork};
 use store::entity::session_message::SessionMessage;
 
 use super::lease::Lease;
-use super::robust::Combined;
+use super::robust::{Combined, Compared};
 use super::shred::destroy_keys_of_an_end;
 use super::traced::trace_sum;
 use super::{Environment, StepError};
@@ -139,19 +139,28 @@ fn why(device: &str, chosen: &str, because: DeviceReason, failed: bool) -> Devic
     }
 }
 
+/// What is kept of a device's failure.
+pub(super) fn failure(FallbackEvent { device, reason, .. }: FallbackEvent) -> String {
+    format!("{device}: {reason}").chars().take(FAILURE_MAX).collect()
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn count(operation: &'static str, effort: &Effort) {
+    metrics::histogram!("tributary_device_seconds", "device" => effort.device.clone(), "operation" => operation)
+        .record(effort.took);
+}
+
 /// The work on a sum, counted, and as it is stored.
 pub(super) fn told(env: &Environment, Measured { work, failed }: Measured) -> SumWork {
-    for (operation, effort) in [("sum", &work.summing), ("unmask", &work.unmasking)] {
-        metrics::histogram!("tributary_device_seconds", "device" => effort.device.clone(), "operation" => operation)
-            .record(effort.took);
-    }
-    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    count("sum", &work.summing);
+    count("unmask", &work.unmasking);
     let why = |device: &str, failed| why(device, env.aggregator.name(), env.aggregator_because, failed);
     // Whatever adds does so before anything is asked of another device.
     let sum_because = Some(why(&work.summing.device, false));
     let unmask_because = Some(why(&work.unmasking.device, failed.is_some()));
-    let failure =
-        |FallbackEvent { device, reason, .. }| format!("{device}: {reason}").chars().take(FAILURE_MAX).collect();
     SumWork {
         coordinator: env.name.clone(),
         sum_device: work.summing.device,
@@ -163,6 +172,27 @@ pub(super) fn told(env: &Environment, Measured { work, failed }: Measured) -> Su
         unmask_ms: millis(work.unmasking.took),
         keystream_bytes: work.keystream_bytes,
     }
+}
+
+/// The work of a robust rule on inputs in the clear, likewise: comparing them stands for adding. There are no masks, and as at a sum
+/// without any it is the processor that takes them off.
+pub(super) fn told_of_comparison(env: &Environment, Compared { effort, failed }: Compared) -> Option<SumWork> {
+    let effort = effort?;
+    count("compare", &effort);
+    let spare = env.aggregator.spare();
+    let unmask_device = spare.as_deref().unwrap_or(&*env.aggregator).name().to_owned();
+    let why = |device: &str, failed| why(device, env.aggregator.name(), env.aggregator_because, failed);
+    Some(SumWork {
+        coordinator: env.name.clone(),
+        sum_because: Some(why(&effort.device, failed.is_some())),
+        sum_device: effort.device,
+        unmask_because: Some(why(&unmask_device, false)),
+        unmask_device,
+        device_failure: failed.map(failure),
+        sum_ms: millis(effort.took),
+        unmask_ms: 0,
+        keystream_bytes: 0,
+    })
 }
 
 /// False if the attempt has a released sum, or has ended. `left_out` inputs are of groups that were left out.

@@ -16,8 +16,8 @@ use store::entity::noised_sum::SumWork;
 use store::entity::session_message::{MessageKind, SessionMessage};
 
 use super::lease::Lease;
-use super::release::{Measured, OpenedSlice, ReleaseError, mask_plan, open, store_combined, told};
-use super::robust::combine_means;
+use super::release::{Measured, OpenedSlice, ReleaseError, failure, mask_plan, open, store_combined, told};
+use super::robust::{Combined, Ruled, combine_means};
 use super::sums::{Slices, SumCache, blocking, sum_up};
 use super::{Environment, StepError};
 use crate::session::{CloseError, Session, messages_of, restore_all, stored};
@@ -93,7 +93,10 @@ pub(super) async fn release_groups(
     if means.is_empty() {
         return Err(ReleaseError::ImplausibleSum("no group is left".to_owned()));
     }
-    let (sum, scores) = combine_means(env, groups.codec, &robust.spec, attackers, means).await?;
+    let Ruled { sum, scores, compared } = combine_means(env, groups.codec, &robust.spec, attackers, means).await?;
+    // The devices told are those that opened the groups' sums; who failed at their means is told, too.
+    let failed = compared.failed.map(failure);
+    let work = work.map(|work| SumWork { device_failure: work.device_failure.or(failed), ..work });
     let of_members = |(inputs, score): (&Vec<Admitted>, f64)| -> Vec<_> {
         inputs.iter().map(|input| (input.participant, score)).collect()
     };
@@ -101,7 +104,7 @@ pub(super) async fn release_groups(
     scores.extend(garbage.iter().flat_map(|inputs| of_members((inputs, MAX_SCORE))));
     let inputs = members.concat();
     let left_out = reported.saturating_sub(u32::try_from(inputs.len()).unwrap_or(u32::MAX));
-    let combined = super::robust::Combined { sum, scores, work };
+    let combined = Combined { sum, scores, work };
     Ok(store_combined(env, lease, round, robust, combined, &inputs, left_out).await?)
 }
 

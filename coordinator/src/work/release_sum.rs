@@ -24,9 +24,11 @@ use super::draw::keep_draw;
 use super::lease::Lease;
 use super::noise::{Noise, prepare};
 use super::plan::{InputSize, chunk};
-use super::release::{Measured, OpenedSlice, ReleaseError, mask_plan, open, store_combined, store_row, told};
+use super::release::{
+    Measured, OpenedSlice, ReleaseError, mask_plan, open, store_combined, store_row, told, told_of_comparison,
+};
 use super::release_groups::release_groups;
-use super::robust::combine;
+use super::robust::{Combined, Ruled, combine};
 use super::shred::destroy_keys_of_an_end;
 use super::situation::Situation;
 use super::streams::{Held, NewBlob, making};
@@ -158,7 +160,9 @@ async fn release_robust(
     round: &Round,
 ) -> Result<(), StepError> {
     let (_, inputs) = read_inputs(env, situation, u32::MAX).await?;
-    let combined = combine(env, model, robust, &inputs).await?;
+    let Ruled { sum, scores, compared } = combine(env, model, robust, &inputs).await?;
+    let scores = inputs.iter().map(|input| input.participant).zip(scores).collect();
+    let combined = Combined { sum, scores, work: told_of_comparison(env, compared) };
     store_combined(env, lease, round, robust, combined, &inputs, 0).await
 }
 

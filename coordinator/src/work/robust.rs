@@ -10,9 +10,10 @@
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
-use aggregation::Aggregator;
 use aggregation::robust::Inputs;
+use aggregation::{Aggregator, Answered, Effort, FallbackEvent};
 use federation::id::{Digest, ParticipantId};
 use learning::robust::{self, CoordinateRule, Gram, Judgement, Method, anomaly_scores, centre, coordinates};
 use learning::{Codec, ExactSum, MeanUpdate, NoisedSum};
@@ -45,8 +46,38 @@ pub(super) struct Combined {
     pub(super) sum: NoisedSum,
     /// Anomaly score of each input.
     pub(super) scores: Vec<(ParticipantId, f64)>,
-    /// Work of opening the groups' sums.
+    /// Work of opening the groups' sums, or of comparing inputs in the clear.
     pub(super) work: Option<SumWork>,
+}
+
+/// What a robust rule made of updates.
+pub(super) struct Ruled {
+    pub(super) sum: NoisedSum,
+    /// How unusual each update is.
+    pub(super) scores: Vec<f64>,
+    pub(super) compared: Compared,
+}
+
+/// The work on comparing updates, slice by slice.
+#[derive(Default)]
+pub(super) struct Compared {
+    /// The device of the last slice, and the time for all of them.
+    pub(super) effort: Option<Effort>,
+    /// The first failure of a device, if one failed: another took over.
+    pub(super) failed: Option<FallbackEvent>,
+}
+
+impl Compared {
+    /// Counts what was answered for one more slice.
+    fn note<T>(&mut self, Answered { answers, effort, fallback }: Answered<T>) -> Vec<T> {
+        let before = self.effort.take().map_or(Duration::ZERO, |effort| effort.took);
+        self.effort = Some(Effort { took: before + effort.took, ..effort });
+        if fallback.is_some() {
+            metrics::counter!("tributary_device_fallbacks_total").increment(1);
+            self.failed = self.failed.take().or(fallback);
+        }
+        answers
+    }
 }
 
 /// The updates that a rule compares.
@@ -75,18 +106,16 @@ pub(super) async fn combine(
     model: &TaskModel,
     robust: RobustAggregation,
     inputs: &[Admitted],
-) -> Result<Combined, StepError> {
+) -> Result<Ruled, StepError> {
     let codec = *model.codec.plain().ok_or_else(|| StepError::unworkable("a robust rule needs updates as they are"))?;
     let attackers = robust.spec.attackers_among(u32::try_from(inputs.len()).unwrap_or(u32::MAX));
     let blobs = inputs.iter().map(|input| (input.sha256, input.bytes)).collect();
     let mut updates = Updates { env, codec, source: Source::Blobs(blobs, model.modulus), tails: Vec::new() };
     updates.read_tails().await?;
-    let (sum, scores) = updates.combine(&robust.spec, attackers).await?;
-    let scores = inputs.iter().map(|input| input.participant).zip(scores).collect();
-    Ok(Combined { sum, scores, work: None })
+    updates.combine(&robust.spec, attackers).await
 }
 
-/// Combines the means of groups, each of which has the same say; says how unusual each is. The sum is one of `codec`.
+/// Combines the means of groups, each of which has the same say. The sum is one of `codec`.
 ///
 /// # Errors
 /// [`StepError::Unworkable`] if there are too few.
@@ -96,23 +125,24 @@ pub(super) async fn combine_means(
     spec: &RobustSpec,
     attackers: u32,
     means: Vec<MeanUpdate>,
-) -> Result<(NoisedSum, Vec<f64>), StepError> {
+) -> Result<Ruled, StepError> {
     let tails = means.iter().map(|mean| (1, codec.tail_of(&mean.metrics))).collect();
     let values = means.into_iter().map(|mean| mean.delta).collect();
     Updates { env, codec, source: Source::Means(values), tails }.combine(spec, attackers).await
 }
 
 impl Updates<'_> {
-    /// What the rule makes of them, in the form of their sum, and how unusual each is.
-    async fn combine(&self, spec: &RobustSpec, attackers: u32) -> Result<(NoisedSum, Vec<f64>), StepError> {
+    /// What the rule makes of them, in the form of their sum.
+    async fn combine(&self, spec: &RobustSpec, attackers: u32) -> Result<Ruled, StepError> {
         let count = u32::try_from(self.tails.len()).unwrap_or(u32::MAX);
         robust::check(spec.rule, count, attackers).map_err(StepError::unworkable)?;
         // Claimed weights only determine the resolution of the encoded result.
         let weight = self.tails.iter().map(|(weight, _)| u64::from(*weight)).sum();
+        let mut compared = Compared::default();
         let (mut words, distances) = match robust::method(spec.rule) {
-            Method::Coordinates(rule) => self.by_coordinate(rule, attackers, weight).await?,
+            Method::Coordinates(rule) => self.by_coordinate(rule, attackers, weight, &mut compared).await?,
             Method::Distances(weigh) => {
-                let gram = self.gram(attackers).await?;
+                let gram = self.gram(attackers, &mut compared).await?;
                 let judged = robust::judge(spec, weigh, &gram, attackers);
                 let Judgement { weights, distances } = judged.map_err(StepError::unworkable)?;
                 (self.weighted(weights, weight).await?, distances)
@@ -122,7 +152,7 @@ impl Updates<'_> {
         words.extend(self.codec.tail_of_sum(weight, self.believed(&scores, attackers)));
         let bits = self.codec.params().modulus_bits;
         let sum = ExactSum::new(words, bits, count).map_err(StepError::unworkable)?;
-        Ok((sum.release_without_noise(), scores))
+        Ok(Ruled { sum: sum.release_without_noise(), scores, compared })
     }
 
     fn parameters(&self) -> usize {
@@ -174,20 +204,24 @@ impl Updates<'_> {
         rule: CoordinateRule,
         attackers: u32,
         weight: u64,
+        compared: &mut Compared,
     ) -> Result<(Vec<u32>, Vec<f64>), StepError> {
         let mut words = vec![0; self.parameters()];
         let mut squares = vec![0.0; self.tails.len()];
         for slice in self.slices() {
             let rows = self.load(&slice).await?;
             let (aggregator, codec) = (Arc::clone(&self.env.aggregator), self.codec);
-            let (made, distances) = blocking(move || {
+            let (answered, distances) = blocking(move || {
                 let rows: Vec<_> = rows.iter().map(Vec::as_slice).collect();
-                let values = of_coordinates(&*aggregator, rule, attackers as usize, &rows)?;
+                let Answered { answers: values, effort, fallback } =
+                    of_coordinates(&*aggregator, rule, attackers as usize, &rows)?;
                 let mut made = vec![0; values.len()];
                 codec.words_of_mean(&values, weight, &mut made);
-                Ok::<_, StepError>((made, coordinates::distances(&rows, &values)))
+                let distances = coordinates::distances(&rows, &values);
+                Ok::<_, StepError>((Answered { answers: made, effort, fallback }, distances))
             })
             .await?;
+            let made = compared.note(answered);
             words[slice].copy_from_slice(&made);
             squares.iter_mut().zip(&distances).for_each(|(sum, distance)| *sum += distance * distance);
         }
@@ -195,7 +229,7 @@ impl Updates<'_> {
     }
 
     /// The inner products of all pairs.
-    async fn gram(&self, attackers: u32) -> Result<Gram, StepError> {
+    async fn gram(&self, attackers: u32, compared: &mut Compared) -> Result<Gram, StepError> {
         let mut gram = Gram::zero(self.tails.len());
         for slice in self.slices() {
             let rows = self.load(&slice).await?;
@@ -205,10 +239,10 @@ impl Updates<'_> {
                 let mut centred = vec![vec![0; rows[0].len()]; rows.len()];
                 let unit = centre(&rows, attackers as usize, HEADROOM, &mut centred);
                 let centred: Vec<_> = centred.iter().map(Vec::as_slice).collect();
-                Ok::<_, StepError>((aggregator.gram(Inputs::new(&centred)?)?, unit))
+                Ok::<_, StepError>((aggregator.measured_gram(Inputs::new(&centred)?)?, unit))
             })
             .await?;
-            gram.add(&products, unit).map_err(StepError::unworkable)?;
+            gram.add(&compared.note(products), unit).map_err(StepError::unworkable)?;
         }
         Ok(gram)
     }
@@ -248,19 +282,21 @@ fn of_coordinates(
     rule: CoordinateRule,
     attackers: usize,
     rows: &[&[f32]],
-) -> Result<Vec<f32>, StepError> {
+) -> Result<Answered<f32>, StepError> {
     let mut centred = vec![vec![0; rows[0].len()]; rows.len()];
     let unit = centre(rows, attackers, 1.0, &mut centred);
     let centred: Vec<_> = centred.iter().map(Vec::as_slice).collect();
     let inputs = Inputs::new(&centred)?;
-    let (sums, parts) = match rule {
-        CoordinateRule::TrimmedMean => (aggregator.trimmed_mean(inputs, attackers)?, rows.len() - 2 * attackers),
-        CoordinateRule::Median => (aggregator.median(inputs)?, 2),
+    let (Answered { answers: sums, effort, fallback }, parts) = match rule {
+        CoordinateRule::TrimmedMean => {
+            (aggregator.measured_trimmed_mean(inputs, attackers)?, rows.len() - 2 * attackers)
+        }
+        CoordinateRule::Median => (aggregator.measured_median(inputs)?, 2),
     };
     let unit = unit / f64::from(u32::try_from(parts).unwrap_or(u32::MAX));
     #[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant")]
-    let values = sums.iter().map(|&sum| (f64::from(sum) * unit) as f32).collect();
-    Ok(values)
+    let answers = sums.iter().map(|&sum| (f64::from(sum) * unit) as f32).collect();
+    Ok(Answered { answers, effort, fallback })
 }
 
 /// The weight of an update, and what follows its words of parameters.
@@ -312,4 +348,28 @@ fn read_slice(
     let mut values = vec![0.0; slice.len()];
     codec.values_of(&words[..slice.len()], weight, &mut values);
     Ok(values)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_take_their_time_together_and_the_first_failure_is_kept() {
+        let answered = |device: &str, failure: Option<&str>| Answered {
+            answers: vec![1],
+            effort: Effort { device: device.to_owned(), took: Duration::from_millis(2) },
+            fallback: failure.map(|reason| FallbackEvent {
+                device: "gpu".to_owned(),
+                reason: reason.to_owned(),
+                taken_over_by: device.to_owned(),
+            }),
+        };
+        let mut compared = Compared::default();
+        for (device, failure) in [("gpu", None), ("cpu", Some("lost")), ("cpu", Some("hung")), ("gpu", None)] {
+            assert_eq!(compared.note(answered(device, failure)), [1]);
+        }
+        let effort = Effort { device: "gpu".to_owned(), took: Duration::from_millis(8) };
+        assert_eq!((compared.effort, compared.failed.unwrap().reason.as_str()), (Some(effort), "lost"));
+    }
 }

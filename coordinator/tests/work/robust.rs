@@ -1,10 +1,12 @@
 //! Robust rules: what they release, how unusual they find each input, and that one attacker does not steer the model.
 
+use federation::device_reason::DeviceReason;
 use learning::robust;
 use learning::{NoisedSum, Update};
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha20Rng;
 use store::BlobStore as _;
+use store::entity::noised_sum::NoisedSumRow;
 use task_spec::{RobustRule, RobustSpec};
 
 use crate::world::World;
@@ -91,6 +93,23 @@ async fn a_round_releases_what_the_rule_makes_of_its_inputs() {
         assert!(scores[..2].iter().all(|score| score.unwrap() > 5.0), "{}: {scores:?}", rule.as_str());
         assert!(mean.iter().all(|value| (0.049..0.061).contains(value)), "{}: {mean:?}", rule.as_str());
         assert_eq!(world.versions().await.len(), 2, "the model moved on");
+    }
+}
+
+#[tokio::test]
+async fn a_rule_in_the_clear_names_the_device_that_compared_the_inputs() {
+    // One that sorts coordinates, and one that goes by distances.
+    for rule in [RobustRule::TrimmedMean, RobustRule::Krum] {
+        let world = world(rule).await;
+        run(&world).await;
+        let attempt = world.key(1).attempt(1);
+        let read = world.store.read("test", |tx| Box::pin(async move { tx.noised_sum(attempt).await }));
+        let row: Result<Option<NoisedSumRow>, store::StoreError> = read.await;
+        let work = row.unwrap().unwrap().work.expect("somebody compared them");
+        assert!(work.sum_device.starts_with("cpu ("), "{work:?}");
+        let asked_for = Some(DeviceReason::AskedFor);
+        assert_eq!((work.sum_because, work.unmask_because, &work.device_failure), (asked_for, asked_for, &None));
+        assert_eq!((&work.unmask_device, work.unmask_ms, work.keystream_bytes), (&work.sum_device, 0, 0));
     }
 }
 

@@ -238,6 +238,7 @@ impl Device {
                     let saved = records.iter().try_for_each(|record| self.journal.save(&record.name, record.parts()));
                     Input::Persisted(saved)
                 }
+                Action::Evaluate(last) => Input::Evaluated(last.evaluate(&mut Stub(self.index))),
                 Action::Load(name) => Input::Loaded(self.journal.load(&name)),
                 Action::Finished(result) => {
                     self.ended = Some(match result {

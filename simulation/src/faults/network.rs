@@ -86,7 +86,7 @@ impl World<'_> {
                 self.queue.plan(at, Event::Tick { device: index, current });
             }
             // Done on the way.
-            Action::Persist(_) | Action::Load(_) | Action::Finished(_) => {}
+            Action::Evaluate(_) | Action::Persist(_) | Action::Load(_) | Action::Finished(_) => {}
         }
     }
 

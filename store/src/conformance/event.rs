@@ -1,7 +1,5 @@
 //! Guarantees of events.
 
-use std::collections::BTreeMap;
-
 use federation::event::{Actor, EventKind, Fact, Subject};
 use federation::id::{Digest, TokenId};
 use federation::round::{FailureReason, Round, RoundState};
@@ -9,7 +7,7 @@ use federation::task_status::TaskStatus;
 use uuid::Uuid;
 
 use super::sample::{NOW, after, digest, model_version, moved, participant, participant_id, round, task, task_id};
-use crate::entity::event::{AuditHead, EventFilter, EventSearch, NumberedEvent, Placing};
+use crate::entity::event::{ActorFilter, AuditHead, EventFilter, EventSearch, NumberedEvent, Placing};
 use crate::entity::token::TaskScope;
 use crate::{Result, Store, StoreError};
 
@@ -178,7 +176,8 @@ pub async fn events_are_listed_after_a_position_and_filtered(store: &Store) {
 /// Events are filtered by actor, and by the time before which they happened.
 pub async fn events_are_found_by_who_and_when(store: &Store) {
     let participant = Actor::Participant { participant: participant_id(1) };
-    for (n, actor) in (0_i64..).zip([Actor::Coordinator, ann(), participant, ann()]) {
+    let identity = Actor::Identity { issuer: "https://a.example".to_owned(), subject_sha256: digest(9) };
+    for (n, actor) in (0_i64..).zip([Actor::Coordinator, ann(), participant, ann(), identity]) {
         let (actor, of) = (&actor, task_id(if n % 2 == 0 { 1 } else { 2 }));
         let result: Result<()> = store
             .transact("test", |tx| {
@@ -191,37 +190,43 @@ pub async fn events_are_found_by_who_and_when(store: &Store) {
             .await;
         result.unwrap();
     }
-    assert_eq!(number_all(store).await.unwrap(), 4);
-    let texts = |texts: &[(&str, &str)]| -> BTreeMap<String, String> {
-        texts.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
-    };
-    let named = |name: &str, text: &str| Some([texts(&[(name, text)]), texts(&[("name", text)])]);
-    let id = |id: &str| Some([texts(&[("token", id)]), texts(&[("participant", id)])]);
-    let (token, participant) = (Uuid::from_u128(7).to_string(), participant_id(1).to_string());
+    assert_eq!(number_all(store).await.unwrap(), 5);
+    let (coordinator, name) = (ActorFilter::Coordinator, |name: &str| ActorFilter::Name(name.to_owned()));
+    let token = ActorFilter::Id(Uuid::from_u128(7).to_string());
+    let participant = ActorFilter::Id(participant_id(1).to_string());
+    let identity = ActorFilter::Id(digest(9).to_string());
+    let anybody = [&coordinator, &token, &participant, &identity, &name("ann")];
     let all = EventFilter::default();
     let of_two = EventFilter { task: Some(task_id(2)), ..all.clone() };
     let both = EventFilter { scope: TaskScope::Only(vec![task_id(1), task_id(2)]), ..all.clone() };
     let none = EventFilter { scope: TaskScope::Only(vec![]), ..all.clone() };
-    for (filter, actor, until, positions) in [
-        (&all, named("by", "coordinator"), None, &[1][..]),
-        (&all, named("by", "ann"), None, &[4, 2]),
-        (&all, named("by", "operator"), None, &[4, 2]),
-        (&all, named("by", "an"), None, &[]),
-        (&all, id(&token), None, &[4, 2]),
-        (&all, id(&participant), None, &[3]),
-        (&all, Some([texts(&[("by", "operator"), ("name", "eve")]), texts(&[("name", "eve")])]), None, &[]),
-        (&all, None, Some(2), &[2, 1]),
-        (&all, None, Some(0), &[]),
-        (&all, id(&token), Some(2), &[2]),
-        (&of_two, id(&token), None, &[4, 2]),
-        (&of_two, id(&participant), None, &[]),
-        (&of_two, None, Some(3), &[2]),
-        (&both, id(&participant), None, &[3]),
-        (&both, None, Some(3), &[3, 2, 1]),
-        (&none, id(&token), None, &[]),
+    for (filter, actors, until, positions) in [
+        (&all, &[&coordinator][..], None, &[1][..]),
+        (&all, &[&name("ann")], None, &[4, 2]),
+        (&all, &[&name("an")], None, &[]),
+        (&all, &[&name("operator")], None, &[]),
+        (&all, &[&token], None, &[4, 2]),
+        (&all, &[&participant], None, &[3]),
+        (&all, &[&identity], None, &[5]),
+        (&all, &[&name("ann"), &participant], None, &[4, 3, 2]),
+        (&all, &anybody, None, &[5, 4, 3, 2, 1]),
+        (&all, &[], Some(2), &[2, 1]),
+        (&all, &[], Some(0), &[]),
+        (&all, &[&token], Some(2), &[2]),
+        (&of_two, &[&token], None, &[4, 2]),
+        (&of_two, &[&participant], None, &[]),
+        (&of_two, &[], Some(3), &[2]),
+        (&both, &[&participant], None, &[3]),
+        (&both, &[], Some(3), &[3, 2, 1]),
+        (&none, &[&token], None, &[]),
     ] {
-        let search = EventSearch { filter: filter.clone(), until: until.map(after), actor };
+        let actors = actors.iter().copied().cloned().collect();
+        let search = EventSearch { filter: filter.clone(), until: until.map(after), actors };
         assert_eq!(found(store, None, search.clone(), 9).await, positions, "{search:?}");
+        let first = &positions[..positions.len().min(2)];
+        assert_eq!(found(store, None, search.clone(), 2).await, first, "a page of {search:?}");
+        let rest = &positions[first.len()..];
+        assert_eq!(found(store, first.last().copied(), search.clone(), 9).await, rest, "the rest of {search:?}");
     }
 }
 

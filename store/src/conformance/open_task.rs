@@ -10,7 +10,8 @@ use crate::entity::open_task::OpenTask;
 use crate::entity::task::TaskRow;
 use crate::{Result, Store};
 
-/// Those that are ACTIVE or still need the participant, oldest first; with a name, that task, whatever its status.
+/// Those that are ACTIVE, draw the cohort of a round or still need the participant, oldest first; with a name, that task, whatever its
+/// status.
 pub async fn open_tasks_are_those_with_work(store: &Store) {
     let open = &collecting(store, 2).await;
     let result: Result<()> = store
@@ -62,6 +63,14 @@ pub async fn open_tasks_are_those_with_work(store: &Store) {
                 assert_eq!(checked_in(tx.open_tasks(member, None).await?), [false; 3]);
                 tx.transition_round(open, &moved(open, RoundState::Cancelled, after(3))).await?;
                 assert_eq!(ids(tx.open_tasks(member, None).await?), all[1..]);
+                // A round that selects still draws while its task is paused.
+                let again = round(1, 1, 2);
+                tx.insert_round(&again).await?;
+                let drawing = [(task_id(1), false), (task_id(2), false), (task_id(3), false)];
+                assert_eq!(ids(tx.open_tasks(member, None).await?), drawing);
+                assert_eq!(tx.open_tasks(member, None).await?[0].selecting.map(|round| round.attempt), Some(again.key));
+                tx.transition_round(&again, &moved(&again, RoundState::Collecting, after(4))).await?;
+                assert_eq!(ids(tx.open_tasks(member, None).await?), all[1..], "it has drawn");
                 Ok(())
             })
         })

@@ -50,6 +50,14 @@ pub async fn a_training_takes_the_place_of_the_one_before(store: &Store) {
                 let said = [claim(1, true), claim(1, false), None];
                 let expected: Vec<_> = open.into_iter().zip(said).collect();
                 assert_eq!(tx.open_trainings(task_id(1), NOW).await?, expected);
+                assert_eq!(tx.count_ready_trainings(task_id(1), 5, NOW).await?, 1);
+                assert_eq!(tx.count_ready_trainings(task_id(1), 6, NOW).await?, 0, "too old");
+                assert_eq!(tx.count_ready_trainings(task_id(1), 5, after(50)).await?, 0, "check-ins end");
+                assert_eq!(tx.count_ready_trainings(task_id(2), 0, NOW).await?, 0, "of another task");
+                for (said, ready) in [(claim(2, true), 2), (claim(1, true), 1), (None, 1)] {
+                    tx.upsert_check_ins(&[check_in(2, said), check_in(4, claim(1, true))]).await?;
+                    assert_eq!(tx.count_ready_trainings(task_id(1), 5, NOW).await?, ready, "{said:?}");
+                }
                 let silent: Vec<_> = open.into_iter().map(|training| (training, None)).collect();
                 assert_eq!(tx.open_trainings(task_id(1), after(50)).await?, silent, "check-ins end");
                 tx.upsert_check_ins(&[check_in(1, None)]).await?;
@@ -102,7 +110,11 @@ pub async fn an_update_is_aggregated_once(store: &Store) {
                 }
                 // The second participant was told to train again before collection closed.
                 tx.grant_trainings(task, &ids(&[2]), 1, NOW, after(100)).await?;
+                let ready = [1, 3].map(|n| check_in(n, Some(Claim { serial: 1, is_ready: true })));
+                tx.upsert_check_ins(&ready).await?;
+                assert_eq!(tx.count_ready_trainings(task, 0, NOW).await?, 2);
                 assert_eq!(tx.end_reported_trainings(key).await?, 1);
+                assert_eq!(tx.count_ready_trainings(task, 0, NOW).await?, 1, "one is in the sum");
                 assert_eq!(tx.end_reported_trainings(key).await?, 0);
                 let over = Training { is_over: true, ..training(1, 1, 0) };
                 assert_eq!(tx.training(task, participant_id(1)).await?, Some(over));

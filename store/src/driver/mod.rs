@@ -118,6 +118,8 @@ pub(crate) struct Query<'q> {
     /// - `{?4 participant:bytes serial:integer}` has the rows of argument 4, a [`Value::List`], with these columns. Kinds
     ///   are `bytes`, `integer`, `real` and `text`;
     /// - `{carries labels ?3}` is whether the object of texts in a column has all that are in the one of argument 3;
+    /// - `{text actor token}` is the text of this name in the object in a column, NULL if it has none. An index of it is written as databases
+    ///   spell it;
     /// - `{now}` is the time in milliseconds since 1970 where several processes share the database, else NULL.
     ///
     /// `CROSS JOIN … ON` is a join whose left side SQLite has to read first.

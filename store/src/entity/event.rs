@@ -1,7 +1,7 @@
 //! Events: what changed, when and by whom. A row is written in the transaction that makes the change, and gets its position in
 //! the log afterwards. Rows are never removed; of a row only `position` and `hash` are set, once.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
 
 use federation::event::{Actor, Event, EventKind, Fact, Subject};
 use federation::id::{Digest, TaskId};
@@ -59,8 +59,19 @@ pub struct EventSearch {
     pub filter: EventFilter,
     /// Only those that happened before this time.
     pub until: Option<Timestamp>,
-    /// Only those whose actor, as JSON, contains all texts of one of these two lists.
-    pub actor: Option<[BTreeMap<String, String>; 2]>,
+    /// Only those of one of these; empty: of anybody.
+    pub actors: Vec<ActorFilter>,
+}
+
+/// Whose events are wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ActorFilter {
+    /// The coordinator's own.
+    Coordinator,
+    /// Those of whoever has this id: that of an operator token or of a participant, or the SHA-256 of an identity.
+    Id(String),
+    /// Those of operator tokens with this name.
+    Name(String),
 }
 
 /// A signed statement that the log had this hash at this position.
@@ -93,43 +104,55 @@ impl EventFilter {
     }
 }
 
-/// Queries of events for what may be wanted of them.
-struct EventsSql {
-    of_all: &'static str,
+/// Queries of events for the tasks that may be wanted.
+pub(crate) struct EventsSql {
+    pub(crate) of_all: &'static str,
     /// By the index of tasks, in its order.
     of_task: &'static str,
     of_tasks: &'static str,
-    /// The same, for some actors only.
-    of_all_by: &'static str,
-    of_task_by: &'static str,
-    of_tasks_by: &'static str,
 }
 
+/// Queries of the events at some positions, in an order; or of those before a position that meet a condition for the actor `?6`, by an
+/// index of actors in its order, if there is one.
 macro_rules! events {
     ($position:literal, $order:literal) => {
         EventsSql {
             of_all: events!("", $position, $order),
             of_task: events!("task = ?6 AND ", $position, $order),
             of_tasks: events!("task IN {?6 task:bytes} AND ", $position, $order),
-            of_all_by: events!("({carries actor ?6} OR {carries actor ?7}) AND ", $position, $order),
-            of_task_by: events!("({carries actor ?6} OR {carries actor ?7}) AND task = ?8 AND ", $position, $order),
-            of_tasks_by: events!(
-                "({carries actor ?6} OR {carries actor ?7}) AND task IN {?8 task:bytes} AND ",
-                $position,
-                $order
-            ),
         }
     };
-    ($task:literal, $position:literal, $order:literal) => {
+    (by $actor:literal) => {
+        EventsSql {
+            of_all: events!(concat!($actor, " = ?6 AND "), "position < ?1", " DESC"),
+            of_task: events!(concat!($actor, " = ?6 AND task = ?7 AND "), "position < ?1", " DESC"),
+            of_tasks: events!(concat!($actor, " = ?6 AND task IN {?7 task:bytes} AND "), "position < ?1", " DESC"),
+        }
+    };
+    ($condition:expr, $position:literal, $order:literal) => {
         concat!(
             "SELECT * FROM event WHERE ",
-            $task,
+            $condition,
             $position,
             " AND at >= ?2 AND at < ?5 AND kind IN {?3 kind:text} ORDER BY position",
             $order,
             " LIMIT ?4"
         )
     };
+}
+
+impl ActorFilter {
+    /// The queries of the actor's events, and the value of `?6` there.
+    pub(crate) fn sql(&self) -> (EventsSql, &str) {
+        match self {
+            Self::Coordinator => (events!(by "{text actor by}"), "coordinator"),
+            Self::Id(id) => (
+                events!(by "coalesce({text actor token}, {text actor participant}, {text actor subject_sha256})"),
+                id.as_str(),
+            ),
+            Self::Name(name) => (events!(by "{text actor name}"), name.as_str()),
+        }
+    }
 }
 
 impl Transaction<'_> {
@@ -213,8 +236,7 @@ impl Transaction<'_> {
         filter: &EventFilter,
         limit: u32,
     ) -> Result<Vec<NumberedEvent>> {
-        let search = EventSearch { filter: filter.clone(), ..EventSearch::default() };
-        self.events(&search, events!("position > ?1", ""), position, limit).await
+        self.events(filter, events!("position > ?1", ""), within(filter, None, position, limit)).await
     }
 
     /// Events before a position, or the newest ones, newest first.
@@ -224,28 +246,29 @@ impl Transaction<'_> {
         search: &EventSearch,
         limit: u32,
     ) -> Result<Vec<NumberedEvent>> {
-        let before = position.unwrap_or(i64::MAX.unsigned_abs());
-        self.events(search, events!("position < ?1", " DESC"), before, limit).await
+        let EventSearch { filter, until, actors } = search;
+        let within = within(filter, *until, position.unwrap_or(i64::MAX.unsigned_abs()), limit);
+        if actors.is_empty() {
+            return self.events(filter, events!("position < ?1", " DESC"), within).await;
+        }
+        let mut found: Vec<NumberedEvent> = Vec::new();
+        for actor in actors {
+            let (sql, named) = actor.sql();
+            found.extend(self.events(filter, sql, (within, named)).await?);
+        }
+        found.sort_by_key(|row| Reverse(row.position));
+        found.dedup_by_key(|row| row.position);
+        found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+        Ok(found)
     }
 
-    async fn events(
-        &mut self,
-        search: &EventSearch,
-        sql: EventsSql,
-        position: u64,
-        limit: u32,
-    ) -> Result<Vec<NumberedEvent>> {
-        let EventSearch { filter, until, actor } = search;
-        let (since, kinds) = (filter.since.unwrap_or(Timestamp(i64::MIN)), filter.kinds());
-        let of_all = (position, since, kinds, limit, until.unwrap_or(Timestamp(i64::MAX)));
-        match (filter.scope.tasks(filter.task).as_deref(), actor) {
-            (Some([]), _) => Ok(Vec::new()),
-            (None, None) => self.list(sql.of_all, of_all).await,
-            (Some([task]), None) => self.list(sql.of_task, (of_all, *task)).await,
-            (Some(tasks), None) => self.list(sql.of_tasks, (of_all, tasks)).await,
-            (None, Some([one, other])) => self.list(sql.of_all_by, (of_all, one, other)).await,
-            (Some([task]), Some([one, other])) => self.list(sql.of_task_by, (of_all, one, other, *task)).await,
-            (Some(tasks), Some([one, other])) => self.list(sql.of_tasks_by, (of_all, one, other, tasks)).await,
+    /// Those of a filter's tasks; `wanted` are the arguments before the tasks.
+    async fn events(&mut self, filter: &EventFilter, sql: EventsSql, wanted: impl Bind) -> Result<Vec<NumberedEvent>> {
+        match filter.scope.tasks(filter.task).as_deref() {
+            Some([]) => Ok(Vec::new()),
+            None => self.list(sql.of_all, wanted).await,
+            Some([task]) => self.list(sql.of_task, (wanted, *task)).await,
+            Some(tasks) => self.list(sql.of_tasks, (wanted, tasks)).await,
         }
     }
 
@@ -266,6 +289,14 @@ impl Transaction<'_> {
     pub async fn audit_heads(&mut self, after: u64, limit: u32) -> Result<Vec<AuditHead>> {
         self.list("SELECT * FROM audit_head WHERE position > ?1 ORDER BY position LIMIT ?2", (after, limit)).await
     }
+}
+
+/// The values of `?1` to `?5` in a query of events.
+type Within<'f> = (u64, Timestamp, &'f [EventKind], u32, Timestamp);
+
+fn within(filter: &EventFilter, until: Option<Timestamp>, position: u64, limit: u32) -> Within<'_> {
+    let since = filter.since.unwrap_or(Timestamp(i64::MIN));
+    (position, since, filter.kinds(), limit, until.unwrap_or(Timestamp(i64::MAX)))
 }
 
 /// An event to be written, with its place among those of its transaction.

@@ -25,7 +25,7 @@ pub struct NoisedSumRow {
 pub struct SumWork {
     /// Name of the coordinator whose devices these are; `None` for sums of programs that did not record it.
     pub coordinator: Option<String>,
-    /// Device that added the inputs.
+    /// Device that added the inputs, or compared them for a robust rule in the clear.
     pub sum_device: String,
     /// Why that one; of programs that did not say, `None`.
     pub sum_because: Option<DeviceReason>,
@@ -35,7 +35,7 @@ pub struct SumWork {
     pub unmask_because: Option<DeviceReason>,
     /// The device that failed at it, and how, if one did.
     pub device_failure: Option<String>,
-    /// Time of adding, in milliseconds.
+    /// Time of adding or comparing, in milliseconds.
     pub sum_ms: u64,
     /// Time of removing the masks, in milliseconds.
     pub unmask_ms: u64,

@@ -69,8 +69,9 @@ macro_rules! open_tasks {
 }
 
 impl Transaction<'_> {
-    /// The tasks that may have work for a participant, oldest first: those that are ACTIVE, and those with a round that
-    /// still needs it. With a name, the task that [`Transaction::task_by_name`] finds and no other.
+    /// The tasks that may have work for a participant, oldest first: those that are ACTIVE, those that are PAUSED with a round that
+    /// has not drawn its cohort, and those with a round that still needs it. With a name, the task that
+    /// [`Transaction::task_by_name`] finds and no other.
     pub async fn open_tasks(&mut self, participant: ParticipantId, name: Option<&str>) -> Result<Vec<OpenTask>> {
         Ok(self.glance(participant, name).await?.map(|seen| seen.tasks).unwrap_or_default())
     }
@@ -86,7 +87,10 @@ impl Transaction<'_> {
             None => {
                 const ALL: &str = open_tasks!(
                     "?1",
-                    "(task.status = 'ACTIVE' OR task.id IN (SELECT task FROM pending_place WHERE participant = ?1))"
+                    "(task.status = 'ACTIVE'
+                      OR task.status = 'PAUSED'
+                         AND EXISTS (SELECT 1 FROM round WHERE round.task = task.id AND round.state = 'SELECTING')
+                      OR task.id IN (SELECT task FROM pending_place WHERE participant = ?1))"
                 );
                 self.list_of(1, ALL, participant).await?
             }

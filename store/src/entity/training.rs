@@ -67,6 +67,22 @@ impl Transaction<'_> {
         .await
     }
 
+    /// How many of [`Transaction::open_trainings`] started from the version `oldest` or a newer one and are finished, as their participants
+    /// report.
+    pub async fn count_ready_trainings(&mut self, task: TaskId, oldest: u32, now: Timestamp) -> Result<u32> {
+        self.get(
+            "SELECT count(*)
+             FROM training
+             JOIN participant ON participant.id = training.participant
+             JOIN check_in ON check_in.task = training.task
+                          AND check_in.participant = training.participant AND check_in.expires_at > ?3
+             WHERE training.task = ?1 AND training.is_over = 0 AND participant.revoked_at IS NULL
+               AND training.base_version >= ?2 AND check_in.training = training.serial AND check_in.is_ready = 1",
+            (task, oldest, now),
+        )
+        .await
+    }
+
     /// Lets the trainings of these participants expire at `at`.
     pub async fn lapse_trainings(&mut self, task: TaskId, participants: &[ParticipantId], at: Timestamp) -> Result<()> {
         self.change_all(

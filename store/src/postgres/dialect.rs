@@ -68,7 +68,7 @@ fn spelt(sql: &str) -> Result<Spelt> {
     let mut arguments = Vec::new();
     for part in &parts {
         let (number, argument) = match part {
-            Part::Text(_) | Part::Now => continue,
+            Part::Text(_) | Part::TextOf(..) | Part::Now => continue,
             Part::Argument(number) | Part::Carries(_, number) => (*number, Argument::Value),
             Part::List(number, columns) => {
                 (*number, Argument::Columns(columns.iter().map(|(_, kind)| *kind).collect()))
@@ -92,6 +92,7 @@ fn spelt(sql: &str) -> Result<Spelt> {
             Part::Carries(labels, number) => {
                 write!(sql, "CAST({labels} AS jsonb) @> CAST(CAST(${} AS text) AS jsonb)", first(*number))
             }
+            Part::TextOf(object, name) => write!(sql, "(CAST({object} AS jsonb) ->> '{name}')"),
             // Not that of its transaction: the time at which it is asked.
             Part::Now => write!(sql, "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"),
             Part::List(number, columns) => {
@@ -122,6 +123,8 @@ enum Part<'s> {
     Argument(usize),
     /// Whether the object of texts in a column has all that are in an argument.
     Carries(&'s str, usize),
+    /// The text of a name in the object in a column.
+    TextOf(&'s str, &'s str),
     Now,
     List(usize, Vec<(&'s str, Kind)>),
 }
@@ -160,6 +163,12 @@ fn table_of(notation: &str) -> Result<Part<'_>> {
     if source == "carries" {
         let (labels, wanted) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         return Ok(Part::Carries(labels, number(wanted.strip_prefix('?').unwrap_or_default())?));
+    }
+    if source == "text" {
+        let (Some(object), Some(name)) = (words.next(), words.next()) else {
+            return Err(StoreError::fault("a text without its object and its name"));
+        };
+        return Ok(Part::TextOf(object, name));
     }
     let columns = words.filter_map(|column| column.split_once(':'));
     let columns: Result<_> = columns.map(|(name, kind)| Ok((name, Kind::parse(kind)?))).collect();
@@ -201,6 +210,7 @@ mod tests {
             sql("SELECT 1 FROM p WHERE {carries p.labels ?1}"),
             "SELECT 1 FROM p WHERE CAST(p.labels AS jsonb) @> CAST(CAST($1 AS text) AS jsonb)"
         );
+        assert_eq!(sql("WHERE {text actor name} = ?1"), "WHERE (CAST(actor AS jsonb) ->> 'name') = $1");
         assert_eq!(sql("SELECT {now}"), "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint");
         assert_eq!(sql("FROM a CROSS JOIN b ON a.x = b.x"), "FROM a JOIN b ON a.x = b.x");
         for wrong in [
@@ -208,6 +218,7 @@ mod tests {
             "SELECT {?1 id:bytes",
             "SELECT {?x id:bytes}",
             "SELECT {carries a b}",
+            "SELECT {text a}",
             "SELECT ?0",
         ] {
             assert!(matches!(spelt(wrong), Err(StoreError::Fault(_))), "{wrong}");

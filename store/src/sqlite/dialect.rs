@@ -40,7 +40,7 @@ fn with_tables(sql: &str) -> String {
     spelt + rest
 }
 
-/// `carries X ?N` or `?N name:kind …`: see [`Query::sql`].
+/// `carries X ?N`, `text X name` or `?N name:kind …`: see [`Query::sql`].
 fn table_of(notation: &str) -> String {
     let mut words = notation.split_whitespace();
     let source = words.next().unwrap_or_default();
@@ -54,6 +54,10 @@ fn table_of(notation: &str) -> String {
              WHERE NOT EXISTS (SELECT 1 FROM json_each({all}) AS carried \
              WHERE carried.key = wanted.key AND carried.value = wanted.value))"
         );
+    }
+    if source == "text" {
+        let (object, name) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        return format!("({object} ->> '{name}')");
     }
     let columns: Vec<_> = words.filter_map(|column| column.split_once(':')).collect();
     let mut table = String::from("(SELECT ");
@@ -115,6 +119,7 @@ mod tests {
              WHERE carried.key = wanted.key AND carried.value = wanted.value))"
         );
         assert_eq!(with_tables("SELECT {now}"), "SELECT NULL", "its process tells the time");
+        assert_eq!(with_tables("WHERE {text actor name} = ?1"), "WHERE (actor ->> 'name') = ?1");
         let plain = spell(Query::new("SELECT 1", &()).unwrap()).unwrap();
         assert_eq!(plain.sql, "SELECT 1");
     }

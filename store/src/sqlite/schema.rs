@@ -78,3 +78,29 @@ fn newest(connection: &Connection) -> Result<u32> {
     let newest = "SELECT coalesce(max(version), 0) FROM schema_version";
     connection.query_row(newest, (), |row| row.get(0)).map_err(translate)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::dialect::spell;
+    use super::*;
+    use crate::driver::Query;
+    use crate::entity::event::ActorFilter;
+
+    #[test]
+    fn events_of_an_actor_are_found_by_an_index_in_its_order() {
+        let connection = Connection::open_in_memory().unwrap();
+        migrate(&connection).unwrap();
+        for (actor, index) in [
+            (ActorFilter::Id("x".to_owned()), "event_actor "),
+            (ActorFilter::Name("x".to_owned()), "event_actor_name "),
+        ] {
+            let query = spell(Query { sql: actor.sql().0.of_all, arguments: Vec::new() }).unwrap();
+            let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {}", query.sql)).unwrap();
+            let (mut steps, mut plan) = (statement.raw_query(), String::new());
+            while let Some(step) = steps.next().unwrap() {
+                plan += &step.get::<_, String>(3).unwrap();
+            }
+            assert!(plan.contains(&format!("USING INDEX {index}")) && !plan.contains("ORDER BY"), "{plan}");
+        }
+    }
+}

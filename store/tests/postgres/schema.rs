@@ -78,12 +78,16 @@ async fn both_databases_have_the_same_steps_tables_and_columns() {
     assert_eq!(on_postgres, on_sqlite);
 }
 
-/// The order of a draw is that of participants' names by their bytes, whatever language the database speaks.
+/// The order of a draw is that of participants' names by their bytes, whatever language the database speaks, and so is that of lists by
+/// other names.
 #[tokio::test(flavor = "multi_thread")]
 async fn names_are_in_the_order_of_their_bytes() {
     let Some((cluster, database, url)) = fresh() else { return };
     drop(store(&url).await);
-    let collation = "SELECT collation_name FROM information_schema.columns
-                     WHERE table_name = 'participant' AND column_name = 'name'";
-    assert_eq!(cluster.sql(&database, collation), "C");
+    let names = "SELECT string_agg(table_name || '.' || column_name, ' ' ORDER BY table_name, column_name)
+                 FROM information_schema.columns
+                 WHERE table_schema = 'public' AND collation_name = 'C' AND table_name IN ('participant', 'noised_sum', 'model_server')";
+    let in_order =
+        "model_server.name noised_sum.coordinator noised_sum.sum_device noised_sum.unmask_device participant.name";
+    assert_eq!(cluster.sql(&database, names), in_order);
 }

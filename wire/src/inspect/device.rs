@@ -7,8 +7,8 @@ use federation::id::TaskId;
 use federation::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// A device of a coordinator, and its work on the released sums of rounds. A robust rule in the clear adds no inputs, and its results
-/// name no device.
+/// A device of a coordinator, and its work on the released sums of rounds. A robust rule in the clear compares inputs in place of adding
+/// them; its results of older coordinators name no device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeviceView {

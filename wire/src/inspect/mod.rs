@@ -238,12 +238,12 @@ pub struct SumWorkView {
     /// Inputs that were folded before may have been added by others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub coordinator: Option<String>,
-    /// Device that added the inputs.
+    /// Device that added the inputs, or compared them for a robust rule in the clear.
     pub sum_device: String,
     /// Why that one; absent for sums of older coordinators.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sum_because: Option<DeviceReason>,
-    /// Device that removed the masks.
+    /// Device that removed the masks; the processor, where there are none.
     pub unmask_device: String,
     /// Why that one; absent for sums of older coordinators.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -251,7 +251,7 @@ pub struct SumWorkView {
     /// The device that failed at it, and how; absent if none did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_failure: Option<String>,
-    /// Seconds of adding, in the last step.
+    /// Seconds of adding, in the last step, or of comparing.
     pub sum_seconds: f64,
     /// Seconds of removing masks.
     pub unmask_seconds: f64,

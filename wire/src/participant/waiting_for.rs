@@ -32,8 +32,8 @@ pub enum WaitingFor {
     Participants {
         task: String,
         more: u32,
-        /// When the attempt that selects them ends without them, after which another one follows. Absent where none selects now, and from
-        /// older coordinators.
+        /// When the attempt that selects them ends without them, after which another one follows, unless the task is paused. Absent where
+        /// none selects now, and from older coordinators.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<Timestamp>,
     },

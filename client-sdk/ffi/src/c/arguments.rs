@@ -107,7 +107,7 @@ pub(super) fn put(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::ptr::null;
+    use std::ptr::{null, null_mut};
 
     fn said<T>(result: Result<T, TributaryError>) -> String {
         result.map(|_| ()).unwrap_err().to_string()
@@ -127,6 +127,34 @@ mod tests {
         assert_eq!(said(array(odd, 1, "values")), "values is not aligned to 4 bytes");
         assert_eq!(said(give(1_u64, std::ptr::null_mut(), "out")), "out is NULL");
         assert_eq!(optional(null::<u64>(), "callbacks"), Ok(None));
+    }
+
+    #[test]
+    fn what_is_empty_is_not_looked_at() {
+        let nowhere = std::ptr::without_provenance::<f32>(1);
+        assert_eq!(array(nowhere, 0, "values"), Ok(&[][..]));
+        assert_eq!(text(c"".as_ptr(), "task"), Ok(""));
+        assert_eq!(put_all::<f32>(&[], nowhere.cast_mut(), 0, null_mut()), Ok(TributaryCode::Ok));
+        let (too_many, fit) = (isize::MAX.unsigned_abs() / 4 + 1, [1_u8]);
+        assert!(said(array(null::<f32>().wrapping_byte_add(4), too_many, "values")).contains("cannot have"));
+        assert_eq!(array(fit.as_ptr(), 1, "bytes"), Ok(&fit[..]));
+        assert_eq!(optional(fit.as_ptr(), "byte"), Ok(Some(1)));
+    }
+
+    #[test]
+    fn a_result_is_given_where_there_is_room_for_it_and_nowhere_else() {
+        let mut room = [0_u64; 3];
+        let begin = room.as_mut_ptr();
+        assert_eq!(give(7, begin.wrapping_add(1), "out"), Ok(()));
+        let odd = begin.wrapping_byte_add(4);
+        assert_eq!(said(give(8, odd, "out")), "out is not aligned to 8 bytes");
+        assert_eq!(said(can_give(odd, "out")), "out is not aligned to 8 bytes");
+        assert_eq!(said(put_all(&[8, 8], odd, 2, null_mut())), "buffer is not aligned to 8 bytes");
+        let odd_length = begin.cast::<usize>().wrapping_byte_add(1);
+        assert!(said(put_all(&[8_u64], begin, 1, odd_length)).contains("length is not aligned"));
+        assert_eq!(put_all(&[8, 9], begin.wrapping_add(2), 1, null_mut()), Ok(TributaryCode::TooSmall));
+        assert_eq!(put_all(&[9], begin.wrapping_add(2), 1, null_mut()), Ok(TributaryCode::Ok));
+        assert_eq!(room, [0, 7, 9]);
     }
 
     #[test]

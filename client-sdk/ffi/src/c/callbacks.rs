@@ -229,22 +229,4 @@ impl TributaryCallbacks {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_that_say_nothing_are_unknown() {
-        assert_eq!(TributaryDeviceState::unknown().known(), DeviceState::default());
-        let odd = TributaryDeviceState { charging: 2, unmetered: -5, idle: 1, battery_percent: 101, thermal: 4 };
-        assert_eq!(odd.known(), DeviceState { idle: Some(true), ..DeviceState::default() });
-        let low = TributaryDeviceState { charging: 0, unmetered: 1, idle: 0, battery_percent: 100, thermal: 3 };
-        let known = DeviceState {
-            charging: Some(false),
-            unmetered: Some(true),
-            idle: Some(false),
-            battery_percent: Some(100),
-            thermal: Some(Thermal::Critical),
-        };
-        assert_eq!(low.known(), known);
-    }
-}
+mod tests;

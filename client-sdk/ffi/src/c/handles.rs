@@ -57,4 +57,23 @@ mod tests {
         assert_eq!(one.take(first), Err(TributaryError::Closed));
         assert_ne!(one.put(Arc::new("third")), first);
     }
+
+    #[test]
+    fn of_several_threads_that_take_a_handle_one_gets_it() {
+        let table = Table::new();
+        let handle = table.put(Arc::new("once"));
+        let taken = std::thread::scope(|scope| {
+            let threads = [(); 3].map(|()| {
+                scope.spawn(|| {
+                    // Whoever found it in time still has it.
+                    let used = table.get(handle);
+                    let taken = table.take(handle).is_ok();
+                    assert!(used.is_ok_and(|used| *used == "once") || !taken);
+                    usize::from(taken)
+                })
+            });
+            threads.map(|thread| thread.join().unwrap()).iter().sum::<usize>()
+        });
+        assert_eq!(taken, 1);
+    }
 }

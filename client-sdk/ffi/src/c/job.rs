@@ -8,13 +8,16 @@ use std::sync::Arc;
 
 use client_sdk::task_spec::LocalOptimizer;
 
-use super::arguments::{array, can_give, give, put_all, text};
+use super::arguments::{array, can_give, give, optional, put_all, text};
 use super::code::TributaryCode;
 use super::guard::guard;
 use super::handles::Table;
 use super::tensors::{NamedTensor, TributaryTensor, give_tensor, named, no_nul};
 use crate::error::TributaryError;
+#[cfg(feature = "models")]
+use crate::job::Rows;
 use crate::job::{Job, Metric};
+use crate::model;
 
 /// One model to train: a number, to be copied freely. Any thread may use it. It stands for the job until that is answered
 /// (`tributary_job_finish`, `_fail`, `_refuse`) or freed (`tributary_job_free`); afterwards calls return
@@ -93,11 +96,27 @@ pub struct TributaryMetric {
     pub count: u64,
 }
 
+/// Rows of numbers, each with a class.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct TributaryRows {
+    /// `rows` rows of `width` numbers, row after row.
+    pub features: *const f32,
+    /// The class of each row.
+    pub labels: *const u32,
+    /// Number of rows, at least 1.
+    pub rows: usize,
+    /// Numbers in a row.
+    pub width: usize,
+}
+
 /// A job, with what pointers into it point to.
-struct HandedOut {
-    job: Arc<Job>,
+pub(super) struct HandedOut {
+    pub(super) job: Arc<Job>,
     description: CString,
     tensors: Vec<NamedTensor>,
+    /// Of the frozen model whose adapters it trains.
+    pub(super) base_tensors: Vec<NamedTensor>,
 }
 
 static JOBS: Table<HandedOut> = Table::new();
@@ -106,7 +125,9 @@ static JOBS: Table<HandedOut> = Table::new();
 pub(super) fn hand_out(job: Arc<Job>) -> Result<TributaryJob, TributaryError> {
     let tensors = named(job.tensors())?;
     let description = no_nul(job.description())?;
-    Ok(TributaryJob { id: JOBS.put(Arc::new(HandedOut { job, description, tensors })) })
+    let base = job.manner().base().map(|(base, _)| model::tensors(base.layout()));
+    let base_tensors = named(base.unwrap_or_default())?;
+    Ok(TributaryJob { id: JOBS.put(Arc::new(HandedOut { job, description, tensors, base_tensors })) })
 }
 
 /// Forgets a handle, if it is still one.
@@ -114,7 +135,10 @@ pub(super) fn forget(job: TributaryJob) {
     let _ = JOBS.take(job.id);
 }
 
-fn with(job: TributaryJob, work: impl FnOnce(&HandedOut) -> Result<TributaryCode, TributaryError>) -> TributaryCode {
+pub(super) fn with(
+    job: TributaryJob,
+    work: impl FnOnce(&HandedOut) -> Result<TributaryCode, TributaryError>,
+) -> TributaryCode {
     guard(|| work(&*JOBS.get(job.id)?))
 }
 
@@ -124,7 +148,7 @@ fn answer(job: TributaryJob, put: impl FnOnce(&Job) -> Result<(), TributaryError
         handed_out.job.of_this_process()?;
         let answered = put(&handed_out.job);
         if !matches!(answered, Err(TributaryError::Update(_) | TributaryError::Argument(_))) {
-            // Another thread that found the job answered may have forgotten it before; what this one handed in counts all the same.
+            // Another thread may have done so, if it answered too late: what this one handed in counts all the same.
             forget(job);
         }
         answered.map(|()| TributaryCode::Ok)
@@ -168,8 +192,8 @@ pub extern "C" fn tributary_job_plan(job: TributaryJob, plan: *mut TributaryPlan
     })
 }
 
-/// Points `json` to the job as a JSON object: `task`, `round`, `seed`, `plan`, `architecture`, `metrics`, and `tensors` with name
-/// and shape. The text belongs to the job.
+/// Points `json` to the job as a JSON object: `task`, `round`, `purpose` (`shared` or `own`), `seed`, `plan`, `architecture`,
+/// `metrics`, and `tensors` with name and shape. The text belongs to the job.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_job_description(job: TributaryJob, json: *mut *const c_char) -> TributaryCode {
     with(job, |handed_out| {
@@ -238,7 +262,7 @@ pub extern "C" fn tributary_job_checkpoint(
 
 /// Keeps `count` bytes, the state of the training, so that it goes on from there after a pause, and after its process was killed. They
 /// are copied, replace the last ones, and go with the round. The journal seals them, once in `checkpoint_every_ms` of the options; what
-/// was saved in between serves a pause, and not a new process.
+/// was saved in between goes there before the training rests.
 ///
 /// Errors: UPDATE (more than four times `max_model_bytes`), OVERDUE (the round no longer waits, or the job was taken back), JOURNAL; the
 /// last ones are still there, and so is the job. ARGUMENT, CLOSED.
@@ -256,7 +280,7 @@ pub extern "C" fn tributary_job_is_checkpoint_due(job: TributaryJob) -> Tributar
     with(job, |handed_out| Ok(if_so(handed_out.job.is_checkpoint_due())))
 }
 
-fn if_so(holds: bool) -> TributaryCode {
+pub(super) fn if_so(holds: bool) -> TributaryCode {
     if holds { TributaryCode::Ok } else { TributaryCode::Nothing }
 }
 
@@ -264,7 +288,9 @@ fn if_so(holds: bool) -> TributaryCode {
 /// noised and masked as the task prescribes.
 ///
 /// `values` are `count` floats in the order of the parameters, which are copied; NULL and 0, or the job's own pointer, if they
-/// were trained in place. `metrics` may be NULL if `metric_count` is 0.
+/// were trained in place. `metrics` may be NULL if `metric_count` is 0. Those that are not of the training itself (`train_…`) count as
+/// those of the received model, so measure the model that the job begins with; with TRIBUTARY_PURPOSE_OWN they count for nothing, but for
+/// those of the device's own model (`personal_…`).
 ///
 /// Errors: UPDATE (of another length, not finite, no examples) and ARGUMENT, after which **the job is still open**;
 /// OVERDUE, after which it has ended; CLOSED, or ANSWERED where another thread has just answered it.
@@ -293,8 +319,9 @@ pub extern "C" fn tributary_job_finish(
     })
 }
 
-/// Trains the task's ready model (`model.architecture`) as the plan says, hands in the result and ends the job: for apps without
-/// a training function. `features` are `rows` rows of `width` numbers, `labels` the class of each row. Waits until it is trained.
+/// Trains the task's ready model (`model.architecture`) as the plan says, and as the job asks beside it, hands in the result and ends the
+/// job: for apps without a training function. `features` are `rows` rows of `width` numbers, `labels` the class of each row. Waits until
+/// it is trained.
 ///
 /// Errors: UPDATE (the examples do not fit the model, or the task names no ready model; a library that was built without
 /// the ready models always says so) and ARGUMENT, after which **the job is still open**; OVERDUE: the round no longer waits, or the training
@@ -308,21 +335,42 @@ pub extern "C" fn tributary_job_train(
     rows: usize,
     width: usize,
 ) -> TributaryCode {
+    answer(job, |job| train(job, TributaryRows { features, labels, rows, width }, None))
+}
+
+/// The same with rows that nobody trains on: for a job of the shared model the result then also says what the model that it began with
+/// is worth on `held_out`, as `loss` and `accuracy`. `held_out` may be NULL. Both may go as soon as the call has returned.
+///
+/// Errors: those of `tributary_job_train`.
+#[unsafe(no_mangle)]
+pub extern "C" fn tributary_job_train_and_measure(
+    job: TributaryJob,
+    rows: *const TributaryRows,
+    held_out: *const TributaryRows,
+) -> TributaryCode {
     answer(job, |job| {
-        let count = rows.checked_mul(width);
-        let count = count.ok_or_else(|| TributaryError::Argument(format!("{rows} rows of {width} are too many")))?;
-        let features = array(features, count, "features")?.to_vec();
-        train(job, features, array(labels, rows, "labels")?.to_vec(), width)
+        let no_rows = || TributaryError::Argument("rows is NULL".to_owned());
+        let rows = optional(rows, "rows")?.ok_or_else(no_rows)?;
+        train(job, rows, optional(held_out, "held_out")?)
     })
 }
 
+/// A copy of what a caller's rows point to.
 #[cfg(feature = "models")]
-fn train(job: &Job, features: Vec<f32>, labels: Vec<u32>, width: usize) -> Result<(), TributaryError> {
-    job.train_rows(features, labels, width)
+fn copied(TributaryRows { features, labels, rows, width }: TributaryRows) -> Result<Rows, TributaryError> {
+    let count = rows.checked_mul(width);
+    let count = count.ok_or_else(|| TributaryError::Argument(format!("{rows} rows of {width} are too many")))?;
+    let features = array(features, count, "features")?.to_vec();
+    Ok(Rows { features, labels: array(labels, rows, "labels")?.to_vec(), width })
+}
+
+#[cfg(feature = "models")]
+fn train(job: &Job, rows: TributaryRows, held_out: Option<TributaryRows>) -> Result<(), TributaryError> {
+    job.train_rows(copied(rows)?, held_out.map(copied).transpose()?)
 }
 
 #[cfg(not(feature = "models"))]
-fn train(_: &Job, _: Vec<f32>, _: Vec<u32>, _: usize) -> Result<(), TributaryError> {
+fn train(_: &Job, _: TributaryRows, _: Option<TributaryRows>) -> Result<(), TributaryError> {
     Err(TributaryError::Update("this library was built without the ready models".to_owned()))
 }
 

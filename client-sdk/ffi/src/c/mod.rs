@@ -18,6 +18,9 @@ mod guard;
 mod handles;
 mod job;
 mod machine;
+mod manner;
 mod model;
 mod participant;
 mod tensors;
+#[cfg(test)]
+mod tests;

@@ -154,8 +154,8 @@ pub extern "C" fn tributary_model_tensor(
 }
 
 /// Puts into `metric` a metric of the model, by number, from 0; NOTHING beyond the last. Those of a published model are those of the app's
-/// answer in the round that began with it, without those of the training (`train_loss`). There is none before that answer, none of a ready
-/// model, which `tributary_job_train` does not measure, and none of the last version of a task that is over.
+/// answer in the round that began with it, without those of the training (`train_loss`). There is none before that answer, none after one
+/// that says nothing of the model, as that of `tributary_job_train`, and none of the last version of a task that is over.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_model_metric(
     model: TributaryModel,

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::http_client::{Exchange, HttpClient, HttpHeader, HttpRequest};
 use crate::job::Metric;
+use crate::manner::Purpose;
 use crate::participant::{Next, Participant};
 
 /// Of a participant that is enrolled: it needs no authority that signs.
@@ -36,9 +37,10 @@ impl client_sdk::clock::Clock for Ticking {
     }
 }
 
-/// Has one round of a ready model, which takes so many steps.
+/// Has one round of a ready model, which takes so many steps, personalized by a method if it has one.
 struct Coordinator {
     steps: u32,
+    method: Option<Value>,
     heard: Mutex<Heard>,
 }
 
@@ -67,14 +69,14 @@ fn model() -> (Vec<u8>, Vec<Value>) {
 }
 
 fn coordinator(steps: u32) -> Arc<Coordinator> {
-    Arc::new(Coordinator { steps, heard: Mutex::default() })
+    Arc::new(Coordinator { steps, method: None, heard: Mutex::default() })
 }
 
-fn assigned(steps: u32) -> CheckInReply {
+fn assigned(steps: u32, method: Option<&Value>) -> CheckInReply {
     let (file, tensors) = model();
     let (bytes, sha256) = (file.len(), ModelFile::new(file.into()).sha256());
     let plan = TrainingPlan { steps: Some(steps), batch_size: 4, learning_rate: 0.5, ..TrainingPlan::default() };
-    let assignment = json!({
+    let mut assignment = json!({
         "task": task(), "task_name": "ready", "round": 1, "attempt": 1, "cohort": 1, "metrics": [],
         "model": { "architecture": linear(), "tensors": tensors },
         "base": { "version": 0, "sha256": sha256, "bytes": bytes },
@@ -82,6 +84,9 @@ fn assigned(steps: u32) -> CheckInReply {
         "encoding": { "modulus_bits": 32, "clip_range": 1.0, "max_weight": 100, "max_cohort": 10 },
         "deadline_at": 0, "remaining_ms": 600_000,
     });
+    if let Some(method) = method {
+        assignment["encoding"]["personalization"] = method.clone();
+    }
     CheckInReply::Assigned(Box::new(serde_json::from_value(assignment).unwrap()))
 }
 
@@ -91,8 +96,10 @@ impl HttpClient for Coordinator {
         let is_over = !heard.updates.is_empty() || heard.abandoned > 0;
         let (media, body) = match (request.method.as_str(), request.path.as_str()) {
             ("POST", "/v1/check-in") => {
-                let reply =
-                    if is_over { CheckInReply::TaskOver { task: task(), model: None } } else { assigned(self.steps) };
+                let reply = match is_over {
+                    true => CheckInReply::TaskOver { task: task(), model: None },
+                    false => assigned(self.steps, self.method.as_ref()),
+                };
                 ("application/json", serde_json::to_vec(&reply).unwrap())
             }
             ("GET", path) if path.ends_with("/parameters") => ("application/vnd.safetensors", model().0),
@@ -142,9 +149,9 @@ fn enrolled(folder: &Path, coordinator: &Arc<Coordinator>, slice_ms: u64, every_
 /// A machine whose trainings are asked to pause after so many looks at the clock, and have a checkpoint in the journal after so many.
 fn machine(folder: &Path, coordinator: &Arc<Coordinator>, slice_ms: u64, every_ms: u64) -> Machine {
     let (options, callbacks) = enrolled(folder, coordinator, slice_ms, every_ms);
-    let builder = builder(options, callbacks, true).unwrap().0;
+    let (builder, _, abilities) = builder(options, callbacks, true).unwrap();
     let driven = builder.clock(Ticking::default()).build_driven().unwrap();
-    Machine { driven, clock: SystemClock::new(), process: std::process::id() }
+    Machine { driven, abilities, clock: SystemClock::new(), process: std::process::id() }
 }
 
 /// Ticks, and performs what is said, until the task is over, or the process is to die.
@@ -177,11 +184,15 @@ struct Ready(Mutex<Vec<bool>>);
 impl Trainer for Ready {
     fn train(&self, job: Arc<Job>) -> Result<(), CallbackError> {
         self.0.lock().unwrap().push(job.checkpoint().is_some());
-        let rows = (0..ROWS).flat_map(|row| [f32::from(row) / 4.0 - 1.4, 1.0]);
-        let labels = (0..ROWS).map(|row| u32::from(row >= ROWS / 2)).collect();
-        let trained = job.train(rows.flat_map(f32::to_le_bytes).collect(), labels, 2);
+        let (features, labels) = rows();
+        let trained = job.train(features, labels, 2);
         trained.map_err(|error| CallbackError::Failed { reason: error.to_string() })
     }
+}
+
+fn rows() -> (Vec<u8>, Vec<u32>) {
+    let rows = (0..ROWS).flat_map(|row| [f32::from(row) / 4.0 - 1.4, 1.0]);
+    (rows.flat_map(f32::to_le_bytes).collect(), (0..ROWS).map(|row| u32::from(row >= ROWS / 2)).collect())
 }
 
 /// The update, and the number of calls of the app that it took. The process dies after so many of them, if any.
@@ -219,6 +230,63 @@ fn a_ready_model_whose_process_dies_after_any_call_goes_on_and_comes_to_the_same
     for dies_after in 1..calls {
         let (update, again) = trained(20, 0, Some(dies_after));
         assert_eq!((update, again), (expected.clone(), calls), "died after call {dies_after}");
+    }
+}
+
+/// Has the library train the shared model, and makes the own one itself: of ones.
+#[derive(Default)]
+struct Both(Mutex<Vec<Seen>>);
+
+/// What a job is for, whether its anchor is the model that it begins with, and whether there is more.
+type Seen = (Purpose, Option<bool>, bool);
+
+impl Trainer for Both {
+    fn train(&self, job: Arc<Job>) -> Result<(), CallbackError> {
+        let begins_with = job.parameters().unwrap_or_default();
+        let is_start = job.anchor().map(|anchor| anchor == begins_with);
+        let has_more = !job.frozen().is_empty() || job.correction().is_some() || job.base().is_some();
+        self.0.lock().unwrap().push((job.purpose(), is_start, has_more));
+        let (features, labels) = rows();
+        let answered = match job.purpose() {
+            Purpose::Shared => job.train_and_measure(features.clone(), labels.clone(), 2, features, labels),
+            Purpose::Own => {
+                let ones = begins_with.chunks(4).flat_map(|_| 1.0_f32.to_le_bytes());
+                let measured = Metric { name: "personal_accuracy".to_owned(), value: 0.5, count: ROWS.into() };
+                job.finish(ones.collect(), ROWS.into(), vec![measured])
+            }
+        };
+        answered.map_err(|error| CallbackError::Failed { reason: error.to_string() })
+    }
+}
+
+#[test]
+fn with_ditto_a_ready_model_is_shared_and_the_app_has_its_own() {
+    let ditto = Some(json!({ "method": "ditto", "lambda": 0.5 }));
+    let coordinator = Arc::new(Coordinator { steps: 60, method: ditto, heard: Mutex::default() });
+    for trains_within in [false, true] {
+        let (folder, app) = (tempfile::tempdir().unwrap(), Arc::<Both>::default());
+        *coordinator.heard.lock().unwrap() = Heard::default();
+        let (options, callbacks) = enrolled(folder.path(), &coordinator, 1_000_000, 30_000);
+        let mut options: Value = serde_json::from_str(&options).unwrap();
+        options["trains_within"] = trains_within.into();
+        let machine = Machine::open(options.to_string(), callbacks).unwrap();
+        drive(&machine, &(Arc::clone(&app) as Arc<dyn Trainer>), || false);
+        let seen = app.0.lock().unwrap();
+        let expected = [(Purpose::Shared, None, false), (Purpose::Own, Some(true), false)];
+        assert_eq!(*seen, expected[..if trains_within { 2 } else { 1 }]);
+        let heard = coordinator.heard.lock().unwrap();
+        assert_eq!((heard.updates.len(), heard.abandoned), if trains_within { (1, 0) } else { (0, 1) });
+        let model = machine.model("ready".to_owned()).unwrap().unwrap();
+        if trains_within {
+            assert_eq!((model.round(), model.parameters()), (Some(1), 1.0_f32.to_le_bytes().repeat(6)));
+            assert_eq!(model.metrics().iter().map(|metric| &*metric.name).collect::<Vec<_>>(), ["accuracy"]);
+        } else {
+            assert_eq!(
+                (model.version(), model.metrics()),
+                (Some(0), vec![]),
+                "the published one, of which nothing counts"
+            );
+        }
     }
 }
 

@@ -1,11 +1,11 @@
 // What a careless app does, with what each call must say. `.ci/sdks.sh` runs it plain and under sanitizers.
 //
-//     misuse OPTIONS.json OTHER.json | journal | damaged WORDS | capped
+//     misuse OPTIONS.json OTHER.json | journal | damaged WORDS | holds | capped
 //
 // OPTIONS.json is of a participant of a task with a cohort of one, three rounds and the tensors w of shape [2, 3] and b of shape
 // [2], and allows a model of 1000 bytes; OTHER.json is of a participant with a folder of its own, whose secrets this program keeps.
-// With `journal` it enrols and leaves its journal; with `damaged` that was changed, and must be refused with these words. With `capped` its
-// options allow it a byte a day.
+// With `journal` it enrols and leaves its journal; with `damaged` that was changed, or another process has it, and it must be
+// refused with these words. With `holds` it has its journal until its input ends. With `capped` its options allow it a byte a day.
 
 #include <math.h>
 #include <pthread.h>
@@ -143,7 +143,9 @@ static void nothing_is_there(const char *options) {
         TributaryDataUse used;
         TributaryTodo todo;
         TributaryCircumstances now = {.elapsed_ms = 0, .device = GOOD, .examples = 1};
+        TributaryPurpose purpose;
         const float *parameters;
+        float scale;
         uint64_t until;
         EXPECT(CLOSED, tributary_model(none, "careless", &model));
         EXPECT(CLOSED, tributary_models(none, text, sizeof text, &length));
@@ -174,6 +176,13 @@ static void nothing_is_there(const char *options) {
         EXPECT(CLOSED, tributary_job_tensor(job, 0, &tensor));
         EXPECT(CLOSED, tributary_job_parameters(job, &values, &length));
         EXPECT(CLOSED, tributary_job_check(job));
+        EXPECT(CLOSED, tributary_job_purpose(job, &purpose));
+        EXPECT(CLOSED, tributary_job_anchor(job, &parameters, &length));
+        EXPECT(CLOSED, tributary_job_is_frozen(job, 0));
+        EXPECT(CLOSED, tributary_job_correction(job, &parameters, &length));
+        EXPECT(CLOSED, tributary_job_base(job, &parameters, &length, &scale));
+        EXPECT(CLOSED, tributary_job_base_tensor(job, 0, &tensor));
+        EXPECT(CLOSED, tributary_job_train_and_measure(job, NULL, NULL));
         EXPECT(CLOSED, tributary_job_should_pause(job));
         EXPECT(CLOSED, tributary_job_checkpoint(job, NULL, 0, &length));
         EXPECT(CLOSED, tributary_job_save_checkpoint(job, NULL, 0));
@@ -337,18 +346,7 @@ static void a_forked_child_is_told(TributaryParticipant participant, TributaryJo
     CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-// The journal is in use, for a real process of its own as well.
-static void another_process_is_told(const char *path) {
-    pid_t child = fork();
-    if (child == 0) {
-        execl("/proc/self/exe", "misuse", path, "damaged", "in use", (char *)NULL);
-        _exit(1);
-    }
-    int status = 1;
-    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
-}
-
-static void a_participant(const char *options, const char *path) {
+static void a_participant(const char *options) {
     static Told told; // Stays, to see what comes too late.
     TributaryCallbacks app = {.context = &told, .on_event = on_event, .device_state = device_state};
     TributaryParticipant participant, twice;
@@ -356,7 +354,6 @@ static void a_participant(const char *options, const char *path) {
     memset(&app, 0, sizeof app); // The structure is not needed any more.
     atomic_store(&told.participant, participant.id);
     EXPECT_WORDS(JOURNAL, "in use", tributary_start(options, NULL, &twice));
-    another_process_is_told(path);
     EXPECT(ARGUMENT, tributary_next(participant, 0, NULL));
 
     // Of the device nothing is known, which holds it up until the app tells.
@@ -708,6 +705,16 @@ static void a_byte_a_day(const char *options) {
     EXPECT(OK, tributary_close(participant, 10000));
 }
 
+static void holds_its_journal(const char *options) {
+    TributaryParticipant participant;
+    EXPECT(OK, tributary_start(options, NULL, &participant));
+    puts("started");
+    fflush(stdout);
+    while (getchar() != EOF) {
+    }
+    EXPECT(OK, tributary_close(participant, 10000));
+}
+
 // What it does beside misuse, in a process of its own.
 static int is_done(int count, char **arguments) {
     char *own = read_text(arguments[1]);
@@ -715,6 +722,8 @@ static int is_done(int count, char **arguments) {
         a_damaged_journal(own, arguments[3]);
     } else if (strcmp(arguments[2], "journal") == 0) {
         leaves_a_journal(own);
+    } else if (strcmp(arguments[2], "holds") == 0) {
+        holds_its_journal(own);
     } else if (strcmp(arguments[2], "capped") == 0) {
         a_byte_a_day(own);
     } else {
@@ -732,7 +741,7 @@ int main(int count, char **arguments) {
     }
     char *options = read_text(arguments[1]), *other = read_text(arguments[2]);
     nothing_is_there(options);
-    a_participant(options, arguments[1]);
+    a_participant(options);
     secrets_of_its_own(other);
     static atomic_int in_event, in_state, in_request, in_certificate;
     a_callback_that_blocks(options, (TributaryCallbacks){.on_event = blocks_in_event}, &in_event);

@@ -95,6 +95,13 @@ public struct Description: Decodable, Sendable {
     public let metrics: [String]
 }
 
+extension AdapterBase {
+    /// The frozen model, flat and row-major.
+    public var values: [Float] {
+        parameters.floats
+    }
+}
+
 extension Job {
     /// The task, the round and the plan.
     public func about() throws -> Description {
@@ -106,7 +113,22 @@ extension Job {
         try parameters().floats
     }
 
+    /// What `proximalMu` of the plan pulls towards, in the form of `floats`; nil if that is the model that the job begins with. Only for an
+    /// app whose options say `trains_within`, as `frozen()` and `correctionFloats`.
+    public func anchorFloats() -> [Float]? {
+        anchor()?.floats
+    }
+
+    /// What must be added to the gradient of every step, in the form of `floats`, if anything.
+    public func correctionFloats() -> [Float]? {
+        correction()?.floats
+    }
+
     /// Hands in the trained parameters. What leaves the device is clipped, weighted, noised and masked as the task prescribes.
+    ///
+    /// `metrics` that are not of the training itself (`train_…`) count as those of the received model: measure the model that the job
+    /// begins with. A task that weighs updates by the loss takes `loss` from them. With `purpose()` `.own` they count for nothing, but for
+    /// those of the device's own model (`personal_…`).
     ///
     /// Returns whether they were handed in. If not, the round no longer waited, or the job was taken back: go on with the next one. Throws
     /// `TributaryError.Update` if they do not fit: nothing was sent, and the job still takes an answer.
@@ -119,13 +141,28 @@ extension Job {
         }
     }
 
-    /// Trains the task's ready model as the plan says, and hands in the result: for apps without a training function. `features`
-    /// are rows of `width` numbers, `labels` the class of each row. Takes as long as training does.
+    /// Trains the task's ready model as the plan says, and as the job asks beside it, and hands in the result: for apps without a training
+    /// function. `features` are rows of `width` numbers, `labels` the class of each row. Takes as long as training does. With `heldOut`,
+    /// which nobody trains on, a job of the shared model also hands in what the model that it began with is worth, as `loss` and
+    /// `accuracy`.
     ///
     /// Returns whether it was handed in. If not, the job was paused, and comes again, or the round no longer waits.
     @discardableResult
-    public func train(features: [Float], labels: [UInt32], width: Int) throws -> Bool {
-        try inTime { try train(features: features.withUnsafeBytes { Data($0) }, labels: labels, width: UInt64(width)) }
+    public func train(
+        features: [Float],
+        labels: [UInt32],
+        width: Int,
+        heldOut: (features: [Float], labels: [UInt32])? = nil
+    ) throws -> Bool {
+        let rows = features.withUnsafeBytes { Data($0) }
+        return try inTime {
+            guard let heldOut else {
+                return try train(features: rows, labels: labels, width: UInt64(width))
+            }
+            try trainAndMeasure(
+                features: rows, labels: labels, width: UInt64(width),
+                heldOut: heldOut.features.withUnsafeBytes { Data($0) }, heldOutLabels: heldOut.labels)
+        }
     }
 
     /// Keeps the state of the training, as `saveCheckpoint(state:)`. Returns whether it was kept: if not, the round no longer waits, or the

@@ -1,3 +1,4 @@
+#if canImport(Security)
 import Foundation
 import Security
 
@@ -47,3 +48,4 @@ public final class KeychainStore: KeyStore {
         return .Failed(reason: "cannot \(what) \(name): \(text)")
     }
 }
+#endif

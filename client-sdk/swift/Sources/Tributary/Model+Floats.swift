@@ -19,7 +19,8 @@ extension Model {
     }
 
     /// What the app's answer said of it in the round that began with it, by name, without what is of the training (`train_…`). Empty before
-    /// that answer, of a ready model, which `train` does not measure, and of the last version of a task that is over.
+    /// that answer, after one that says nothing of it, as that of `train` without held-out rows, and of the last version of a task that is
+    /// over.
     public func measured() -> [String: Double] {
         Dictionary(metrics().map { ($0.name, $0.value) }, uniquingKeysWith: { $1 })
     }

@@ -165,6 +165,17 @@ fn a_tick_does_not_wait_for_a_training_and_leaves_it_when_the_conditions_end() {
     });
 }
 
+/// The conditions do not hold: it writes the checkpoint that the journal does not have yet, and rests.
+fn rests_with_its_checkpoint(participant: &Driven, time: &Time) {
+    let writes = participant.tick(time.now(), DeviceState::default(), None);
+    assert!(matches!(writes, Step::Journal), "{writes:?}");
+    assert!(participant.perform(&mut Called::new(3, drop)));
+    for _ in 0..2 {
+        let rests = participant.tick(time.now(), DeviceState::default(), None);
+        assert!(matches!(rests, Step::WaitUntil(_)), "{rests:?}");
+    }
+}
+
 #[test]
 fn a_training_with_a_checkpoint_pauses_and_goes_on() {
     let coordinator = Coordinator::new(1);
@@ -190,8 +201,7 @@ fn a_training_with_a_checkpoint_pauses_and_goes_on() {
         performed.join().unwrap()
     });
     assert!(training);
-    let rests = participant.tick(time.now(), DeviceState::default(), None);
-    assert!(matches!(rests, Step::WaitUntil(_)), "{rests:?}");
+    rests_with_its_checkpoint(&participant, &time);
     let mut found = Vec::new();
     let end = time.drive(
         &participant,
@@ -206,12 +216,47 @@ fn a_training_with_a_checkpoint_pauses_and_goes_on() {
     assert_eq!(coordinator.world(|world| world.accepted.len()), 1);
 }
 
+#[test]
+fn conditions_that_end_between_two_slices_lose_nothing_also_if_it_is_killed_while_it_rests() {
+    for is_told_to_train in [false, true] {
+        let (coordinator, journal, clock) = (Coordinator::new(1), Arc::new(MemoryJournal::new()), Hand::default());
+        let (participant, mut time) = (driven_on(&coordinator, &journal, &clock), Time(Duration::ZERO));
+        time.drive(&participant, drop, |step| matches!(step, Step::Train));
+        // The last checkpoint is too young for the journal.
+        let slice = |job: Job| {
+            job.training.checkpoints.save(b"half").unwrap();
+            clock.advance(Duration::from_secs(1));
+            assert!(job.training.checkpoints.should_pause());
+        };
+        assert!(participant.perform(&mut Called::new(3, slice)));
+        if is_told_to_train {
+            let goes_on = participant.tick(time.now(), GOOD, None);
+            assert!(matches!(goes_on, Step::Train), "{goes_on:?}");
+        }
+        rests_with_its_checkpoint(&participant, &time);
+        drop(participant);
+        let participant = driven_on(&coordinator, &journal, &clock);
+        let mut found = Vec::new();
+        let end = time.drive(
+            &participant,
+            |job| {
+                found.push(job.training.checkpoints.load().map(|state| state.to_vec()));
+                trained(job);
+            },
+            |_| false,
+        );
+        assert!(is_over(&end), "{end:?}");
+        assert_eq!(found, [Some(b"half".to_vec())], "told to train before: {is_told_to_train}");
+        coordinator.world(|world| assert!(world.abandoned.is_empty() && world.accepted.len() == 1));
+    }
+}
+
 /// Number of steps of an app's own training.
 const STEPS: u8 = 6;
 
 /// Trains in steps, each of which is noted, and lets go of the job when it should pause. The conditions end after so many steps of all.
 fn steps(participant: &Driven, job: Job, taken: &mut Vec<u8>, ends_after: Option<usize>) {
-    let Job { mut parameters, training, answer } = job;
+    let Job { mut parameters, training, answer, .. } = job;
     let mut done = training.checkpoints.load().map_or(0, |state| state[0]);
     while done < STEPS {
         done += 1;
@@ -273,6 +318,44 @@ fn conditions_that_end_after_any_step_lose_none_that_was_taken_also_if_it_is_kil
                 });
             }
         }
+    }
+}
+
+#[test]
+fn a_job_that_is_answered_when_it_should_pause_is_the_last_before_the_pause() {
+    let undisturbed = one_round(true);
+    assert!(is_over(&Time(Duration::ZERO).drive(&driven(&undisturbed), trained, |_| false)));
+    let expected = undisturbed.world(|world| world.accepted.clone());
+    for is_killed in [false, true] {
+        let (coordinator, journal) = (one_round(true), Arc::new(MemoryJournal::new()));
+        let mut participant = driven_on(&coordinator, &journal, &Hand::default());
+        let (mut time, mut jobs) = (Time(Duration::ZERO), 0);
+        time.drive(&participant, drop, |step| matches!(step, Step::Train));
+        let first = |job: Job| {
+            let told = participant.tick(time.now(), DeviceState::default(), None);
+            assert!(matches!(told, Step::Busy), "{told:?}");
+            assert!(job.training.checkpoints.should_pause());
+            jobs += 1;
+            trained(job);
+        };
+        assert!(participant.perform(&mut Called::new(3, first)));
+        assert_eq!(jobs, 1, "the second one waits");
+        rests_with_its_checkpoint(&participant, &time);
+        if is_killed {
+            participant = driven_on(&coordinator, &journal, &Hand::default());
+        }
+        let second = |job: Job| {
+            assert!(job.training.checkpoints.load().is_none());
+            jobs += 1;
+            trained(job);
+        };
+        let end = time.drive(&participant, second, |_| false);
+        assert!(is_over(&end), "{end:?}");
+        assert_eq!(jobs, 2, "killed: {is_killed}");
+        coordinator.world(|world| {
+            assert!(world.abandoned.is_empty());
+            assert_eq!(world.accepted, expected, "killed: {is_killed}");
+        });
     }
 }
 

@@ -24,7 +24,7 @@ fn with_token(coordinator: &Coordinator, journal: &Arc<MemoryJournal>, token: &s
 
 /// The public key of a signing request.
 #[expect(clippy::unwrap_used, reason = "a test")]
-fn key(csr_pem: &str) -> Vec<u8> {
+pub(super) fn key(csr_pem: &str) -> Vec<u8> {
     let request = rcgen::CertificateSigningRequestParams::from_pem(csr_pem).unwrap();
     rcgen::PublicKeyData::der_bytes(&request.public_key).to_vec()
 }

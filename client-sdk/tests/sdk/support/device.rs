@@ -260,6 +260,7 @@ impl<C: FakeCoordinator, T: Trainer> Device<C, T> {
                 Input::Fetched { have: download.into_bytes(), result }
             }
             Action::Train(work) => Input::Trained(self.train(&work)),
+            Action::Evaluate(last) => Input::Evaluated(last.evaluate(&mut self.trainer)),
             Action::Load(name) => Input::Loaded(self.journal.load(&name)),
             Action::Persist(records) => Input::Persisted(
                 records.iter().try_for_each(|record| self.journal.save(&record.name, &record.content())),

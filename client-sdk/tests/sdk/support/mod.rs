@@ -160,6 +160,8 @@ pub(crate) struct World {
     pub(crate) codec: Option<CodecTerms>,
     /// Whether `base` is a matrix of three rows.
     pub(crate) matrix: bool,
+    /// How many values `base` has, if not three.
+    pub(crate) base_values: Option<u64>,
     /// What the task asks of devices; whoever says no has to come back, and after the third time the task is over.
     pub(crate) criteria: Vec<Criterion>,
     pub(crate) declined: u32,
@@ -252,10 +254,10 @@ impl Coordinator {
     /// The file of a version.
     pub(crate) fn file(world: &World, version: u32) -> Vec<u8> {
         let mut file = Self::published(world.personal, version);
-        if world.matrix {
+        if let Some(shape) = world.base_shape() {
             let flat = checkpoint::read_layout(&file).unwrap();
             let mut tensors = flat.tensors().to_vec();
-            tensors[0].shape = vec![3, 1];
+            tensors[0].shape = shape;
             let mut model = Parameters::zeros(Arc::new(Layout::new(tensors).unwrap()));
             model.values_mut().fill(version as f32);
             file = checkpoint::write(&model).unwrap();
@@ -278,8 +280,8 @@ impl Coordinator {
     pub(crate) fn assignment(world: &World) -> Assignment {
         let file = Self::file(world, world.rounds_done);
         let mut model = model(world.personal);
-        if world.matrix {
-            model.tensors[0].shape = vec![3, 1];
+        if let Some(shape) = world.base_shape() {
+            model.tensors[0].shape = shape;
         }
         let base = ModelRef { version: world.rounds_done, sha256: sha256(&file), bytes: file.len() as u64 };
         let (max_weight, max_cohort) = if world.privacy.is_some() { (1, 3) } else { (100, 10) };
@@ -373,6 +375,11 @@ fn certificate(world: &mut World, csr_pem: Option<&String>, certificate_pem: Opt
 }
 
 impl World {
+    /// Shape of `base`, if it is not a vector of three values.
+    fn base_shape(&self) -> Option<Vec<u64>> {
+        if self.matrix { Some(vec![3, 1]) } else { self.base_values.map(|values| vec![values]) }
+    }
+
     fn check_in(&mut self, request: &CheckInRequest) -> CheckInReply {
         self.wire.extend(serde_json::to_vec(request).unwrap());
         if let Some(after_ms) = self.away_ms.take() {

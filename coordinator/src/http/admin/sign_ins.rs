@@ -78,13 +78,15 @@ pub(in crate::http) async fn create(_: AnyPeer, State(app): State<Arc<App>>, req
     Ok((StatusCode::CREATED, [(header::SET_COOKIE, cookie)], Json(view(bearer, &row))).into_response())
 }
 
-/// Signs an operator in, for as long as what was shown counts, and no longer than a day's work: the row, and the cookie to be set.
+/// Signs an operator in, for as long as what was shown counts, and no longer than a day's work: the row, and the cookie to be set. The log
+/// keeps each sign-in and its end for ever, so their rate is limited.
 ///
 /// # Errors
-/// [`Error::Forbidden`] to whom nothing is shown here; the store's.
+/// [`Error::Forbidden`] to whom nothing is shown here; [`Error::RateLimited`]; the store's.
 pub(in crate::http) async fn enter(app: &App, bearer: &Bearer, now: Timestamp) -> Result<(SignIn, HeaderValue)> {
     // A predictor's token is for servers of models.
     bearer.must_be(Role::Viewer)?;
+    app.log_limiter.admit(bearer.key(), now).map_err(Error::RateLimited)?;
     let secret = Zeroizing::new(secret(&app.random));
     let expires_at = bearer.until.into_iter().chain([now.plus(LASTS)]).min().unwrap_or(now);
     let row = SignIn {

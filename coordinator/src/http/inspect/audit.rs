@@ -1,6 +1,5 @@
 //! `GET /v1/audit`, `/v1/audit/export` and `/v1/audit/key`: the log of all events, and what it is checked with.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -12,7 +11,7 @@ use futures_util::{StreamExt as _, stream};
 use http::header;
 use serde::Deserialize;
 use store::StoreError;
-use store::entity::event::{EventFilter, EventSearch};
+use store::entity::event::{ActorFilter, EventFilter, EventSearch};
 use task_spec::is_name;
 use utoipa::IntoParams;
 use uuid::Uuid;
@@ -74,8 +73,8 @@ pub(in crate::http) async fn list(
     };
     let (kinds, since) = (kinds(kind.as_deref())?, since.map(|When(since)| since));
     let filter = EventFilter { task, kinds, since, scope: bearer.scope };
-    let actor = actor.as_deref().map(texts_of_actor).transpose()?;
-    let search = &EventSearch { filter, until: until.map(|When(until)| until), actor };
+    let actors = actor.as_deref().map(actors_named).transpose()?.unwrap_or_default();
+    let search = &EventSearch { filter, until: until.map(|When(until)| until), actors };
     let rows = app
         .store
         .read("list_events", |tx| Box::pin(async move { tx.events_before(before, search, limit + 1).await }))
@@ -132,12 +131,10 @@ async fn last_head(app: &App) -> Result<Option<Head>> {
         .transpose()
 }
 
-/// What an actor that a query names has in its JSON: the one or the other.
-fn texts_of_actor(named: &str) -> Result<[BTreeMap<String, String>; 2]> {
-    let field = |name: &str, text: &str| BTreeMap::from([(name.to_owned(), text.to_owned())]);
+/// Whom a query's actor may name.
+fn actors_named(named: &str) -> Result<Vec<ActorFilter>> {
     if let Ok(id) = named.parse::<Uuid>() {
-        let id = id.to_string();
-        return Ok([field("token", &id), field("participant", &id)]);
+        return Ok(vec![ActorFilter::Id(id.to_string())]);
     }
     if !is_name(named) {
         return Err(Error::InvalidValue(
@@ -146,9 +143,11 @@ fn texts_of_actor(named: &str) -> Result<[BTreeMap<String, String>; 2]> {
         ));
     }
     // What a token is called says nothing of what it is.
-    let is_ours = named == "coordinator";
-    let other = if is_ours { field("by", named) } else { field("subject_sha256", &named.to_ascii_lowercase()) };
-    Ok([field("name", named), other])
+    let other = match named {
+        "coordinator" => ActorFilter::Coordinator,
+        digest => ActorFilter::Id(digest.to_ascii_lowercase()),
+    };
+    Ok(vec![ActorFilter::Name(named.to_owned()), other])
 }
 
 /// The kinds that a query names.

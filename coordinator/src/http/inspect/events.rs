@@ -257,18 +257,22 @@ impl EventStream {
         None
     }
 
-    /// Reads entries from the database.
+    /// Reads entries from the database, unless the token or the sign-in has ended.
     async fn catch_up(&mut self) -> Result<Option<Part>, StoreError> {
         let (at, filter, bearer, now) = (self.at, &self.filter, &self.bearer, self.app.now());
         let read = self.app.store.read("missed events", |tx| {
             Box::pin(async move {
-                // What would say that it is over may be among those that are not wanted.
-                let counts = counts(tx, bearer, now).await?;
-                Ok::<_, StoreError>((counts, tx.last_event().await?, tx.events_after(at, filter, PAGE).await?))
+                // What would say that it is over may be among those that are not wanted, or on a later page.
+                if !counts(tx, bearer, now).await? {
+                    return Ok(None);
+                }
+                Ok::<_, StoreError>(Some((tx.last_event().await?, tx.events_after(at, filter, PAGE).await?)))
             })
         });
-        let (counts, end, rows) = read.await?;
-        self.is_over |= !counts;
+        let Some((end, rows)) = read.await? else {
+            self.is_over = true;
+            return Ok(None);
+        };
         self.is_behind = rows.len() >= PAGE as usize;
         let last = rows.last().map_or(at, |row| row.position);
         self.at = if self.is_behind { last } else { last.max(end.map_or(0, |(position, _)| position)) };

@@ -203,6 +203,26 @@ async fn a_sign_in_ends_with_a_token_that_expires_first() {
     assert!(again.problem(ProblemType::Unauthenticated).contains("expired at"));
 }
 
+/// The log keeps each sign-in for ever.
+#[tokio::test]
+async fn a_token_signs_in_so_often_at_once_and_then_once_a_second() {
+    let t = TestCoordinator::start().await;
+    let sign_in =
+        async |who: &Who| send(&t, Method::POST, route::SIGN_INS, OURS, &json!({ "token": secret(who) })).await;
+    for _ in 0..200 {
+        assert_eq!(sign_in(&t.viewer).await.status, 201);
+    }
+    sign_in(&t.viewer).await.problem(ProblemType::RateLimited);
+    assert_eq!(sign_in(&t.operator).await.status, 201, "each token has its own");
+    assert_eq!(t.get(&t.viewer, route::TASKS).await.status, 200, "and may do all else");
+    t.advance(Duration::from_secs(1));
+    assert_eq!(sign_in(&t.viewer).await.status, 201);
+    sign_in(&t.viewer).await.problem(ProblemType::RateLimited);
+    t.inner.engine.number_events().await.unwrap();
+    let log = t.get(&t.viewer, "/v1/audit?kind=signed_in&actor=viewer&limit=500").await.json();
+    assert_eq!(log["items"].as_array().unwrap().len(), 201);
+}
+
 #[tokio::test]
 async fn the_log_tells_who_signed_in_and_out_and_who_was_refused() {
     let t = TestCoordinator::start().await;

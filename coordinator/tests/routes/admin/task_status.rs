@@ -1,10 +1,13 @@
 //! Tasks are paused, resumed and cancelled, also twice.
 
+use federation::round::RoundState;
 use serde_json::json;
-use wire::participant::CheckInReply;
+use wire::participant::{CheckInReply, WaitingFor};
 use wire::problem::ProblemType;
+use wire::route;
 
-use crate::support::{TestCoordinator, input, small_task};
+use crate::support::secure::{PHASE, World};
+use crate::support::{TestCoordinator, Who, input, small_task};
 
 #[tokio::test]
 async fn pausing_stops_new_rounds_and_resuming_goes_on() {
@@ -23,6 +26,54 @@ async fn pausing_stops_new_rounds_and_resuming_goes_on() {
     assert_eq!(history, ["ACTIVE", "PAUSED", "ACTIVE", "CANCELLED"]);
     let detail = change("resume").await.problem(ProblemType::TaskStatus);
     assert!(detail.contains("CANCELLED"), "{detail}");
+}
+
+#[tokio::test]
+async fn a_round_that_selects_when_its_task_is_paused_takes_whoever_waits_for_any_task() {
+    let t = TestCoordinator::start().await;
+    t.create_task(&small_task()).await;
+    let (a, b) = (t.enroll("a").await, t.enroll("b").await);
+    let ask = async |who: &Who| {
+        t.post(who, route::CHECK_IN, &json!({ "examples": 10, "wait_ms": 0 })).await.read::<CheckInReply>()
+    };
+    t.work().await;
+    ask(&a.1).await;
+    t.post(&t.operator, "/v1/tasks/small/pause", &json!({})).await;
+    let task = t.get(&t.viewer, "/v1/tasks/small").await.json();
+    assert_eq!(task["shortage"], json!({ "needed": 2, "enrolled": 2, "waiting": 1 }));
+    assert_eq!((&task["waiting_for"]["kind"], &task["waiting_for"]["more"]), (&json!("participants"), &json!(1)));
+    for who in [&a.1, &b.1] {
+        assert!(matches!(ask(who).await, CheckInReply::ComeBack { .. }));
+    }
+    t.work().await;
+    for (id, who) in [&a, &b] {
+        let CheckInReply::Assigned(work) = ask(who).await else { panic!("the round did not take it") };
+        assert_eq!(t.send(who, t.upload(&work, *id, &input([1, 2, 3]))).await.status, 200);
+    }
+    t.work().await;
+    assert_eq!(t.get(&t.viewer, "/v1/tasks/small/rounds/1").await.json()["state"], "COMPLETED");
+    // The next one does not open, and nobody is told to wait for it.
+    let CheckInReply::ComeBack { waiting_for, .. } = ask(&a.1).await else { panic!("there is work") };
+    assert_eq!(waiting_for, [WaitingFor::AnyTask]);
+    t.work().await;
+    t.get(&t.viewer, "/v1/tasks/small/rounds/2").await.problem(ProblemType::NotFound);
+}
+
+#[tokio::test]
+async fn a_secure_round_that_selects_when_its_task_is_paused_invites_whoever_waits_for_any_task() {
+    let world = World::new(3).await;
+    let ask = async || {
+        let body = json!({ "examples": 10, "wait_ms": 0 });
+        world.t.post(&world.members[0].who, route::CHECK_IN, &body).await.read::<CheckInReply>()
+    };
+    world.t.work().await;
+    world.t.post(&world.t.operator, "/v1/tasks/secure/pause", &json!({})).await;
+    let CheckInReply::Invited(invitation) = ask().await else { panic!("it is not invited") };
+    assert_eq!((invitation.round, invitation.attempt), (1, 1));
+    world.t.advance(PHASE);
+    world.t.work().await;
+    assert_eq!(world.state(1).await, RoundState::Failed);
+    assert!(matches!(ask().await, CheckInReply::ComeBack { .. }), "no further attempt opens");
 }
 
 #[tokio::test]

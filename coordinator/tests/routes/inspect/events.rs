@@ -271,6 +271,20 @@ async fn a_stream_ends_when_its_token_expires_and_when_its_reader_signs_out() {
 }
 
 #[tokio::test]
+async fn a_stream_that_is_behind_tells_nothing_more_once_its_token_has_ended() {
+    let t = TestCoordinator::start().await;
+    t.create_task(&small_task()).await;
+    let made = t.post(&t.admin, route::OPERATOR_TOKENS, &json!({ "name": "tv", "role": "viewer" })).await.json();
+    let tv = Who::Token(made["token"].as_str().unwrap().to_owned());
+    t.inner.engine.number_events().await.unwrap();
+    let mut of_tv = Stream::open(&t, &tv, "/v1/events?after=0", None).await;
+    assert_eq!(of_tv.begins_after().await, 0);
+    let revoke = route::fill(route::OPERATOR_TOKEN_REVOKE, &[&made["id"].as_str().unwrap()]);
+    assert_eq!(t.post(&t.admin, &revoke, &json!({})).await.status, 204);
+    assert_eq!(of_tv.next().await, None, "not even what had happened before");
+}
+
+#[tokio::test]
 async fn a_stream_for_some_tasks_tells_of_them_alone() {
     let t = TestCoordinator::start().await;
     t.create_task(&small_task()).await;

@@ -2,7 +2,7 @@
 
 use client_sdk::learning::{Layout, Parameters, TensorSpec};
 use client_sdk::runner::Called;
-use client_sdk::{Cancel, Checkpoints, Trained, Trainer as _, TrainerError, TrainingJob, TrainingPlan};
+use client_sdk::{Cancel, Checkpoints, Purpose, Trained, Trainer as _, TrainerError, TrainingJob, TrainingPlan};
 
 use super::*;
 
@@ -12,6 +12,7 @@ fn trained_by(mut app: impl FnMut(TributaryJob) + Send) -> Result<Trained, Train
     let job = TrainingJob {
         task: "t".to_owned(),
         round: 1,
+        purpose: Purpose::Shared,
         plan: TrainingPlan::default(),
         architecture: None,
         table: None,

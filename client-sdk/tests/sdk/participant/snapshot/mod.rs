@@ -1,11 +1,14 @@
-//! Records written by every version of the SDK still load. `tests/snapshots/v1` was written by version 1, `v2`,
-//! `v3`, `v8` and `v9` have what those versions added; they are never written again. A new version adds a folder (run an ignored test like those below, then
-//! keep what it wrote).
+//! Records written by every version of the SDK still load. `tests/snapshots/v1` was written by version 1; `v2`, `v3`,
+//! `v8` and `v9` have what those versions added; `member` has what a member of secure rounds remembers beside its
+//! round, and `sealed-v1` its folder as it is on the disk. They are never written again. A new version adds a folder
+//! (run an ignored test like those below, then keep what it wrote).
 
 mod kept;
 mod local_state;
+mod member;
+mod parts;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::support::cohort::Hub;
@@ -32,6 +35,14 @@ fn folder(version: &str) -> PathBuf {
 
 fn record(name: &str) -> Zeroizing<Vec<u8>> {
     Zeroizing::new(std::fs::read(file(name)).unwrap())
+}
+
+/// The bytes of a sample, which this ignored test has written.
+fn sample(file: &Path, written_by: &str) -> Vec<u8> {
+    std::fs::read(file).unwrap_or_else(|error| {
+        let file = file.display();
+        panic!("the sample {file}: {error}; `cargo test -p client-sdk --test sdk -- --ignored {written_by}` writes it")
+    })
 }
 
 fn machine(identity: &str, round: Option<&str>) -> Result<Machine, ParticipantError> {

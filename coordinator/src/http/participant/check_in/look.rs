@@ -162,7 +162,17 @@ fn suiting(mut open: Vec<OpenTask>, participant: ParticipantId, request: &CheckI
 /// Whether the task takes a participant with these labels and so many examples; 0 if it does not tell.
 pub(super) fn suits(open: &OpenTask, examples: u64) -> bool {
     let least = open.task.spec.selection.require.min_examples;
-    open.task.status == TaskStatus::Active && (examples == 0 || examples >= least) && has_labels(open)
+    takes_part(open) && (examples == 0 || examples >= least) && has_labels(open)
+}
+
+/// Whether the participant may be drawn into a round of the task, as far as its status goes: a paused one opens no further rounds,
+/// and draws the cohort of the round that was open.
+pub(super) fn takes_part(open: &OpenTask) -> bool {
+    match open.task.status {
+        TaskStatus::Active => true,
+        TaskStatus::Paused => open.selecting.is_some(),
+        TaskStatus::BudgetExhausted | TaskStatus::Completed | TaskStatus::Cancelled => false,
+    }
 }
 
 /// Whether the task takes a participant with these labels.

@@ -7,7 +7,7 @@ use store::entity::open_task::OpenTask;
 use wire::inspect::TaskWaitingFor;
 use wire::participant::{CheckInRequest, MAX_WAITING_FOR, WaitingFor};
 
-use super::look::suits;
+use super::look::{suits, takes_part};
 use crate::http::app::App;
 
 /// A task that a participant has asked about, and what keeps it waiting there.
@@ -33,9 +33,10 @@ pub(super) fn kept(open: &[OpenTask], request: &CheckInRequest) -> Vec<Kept> {
     open.iter().filter(is_open).take(MAX_WAITING_FOR).map(kept).collect()
 }
 
-fn kept_by(OpenTask { task, labels, .. }: &OpenTask, request: &CheckInRequest) -> KeptBy {
+fn kept_by(open: &OpenTask, request: &CheckInRequest) -> KeptBy {
+    let OpenTask { task, labels, .. } = open;
     let wanted = &task.spec.selection.require.labels;
-    if task.status != TaskStatus::Active {
+    if !takes_part(open) {
         return KeptBy::Operator(task.status);
     }
     if let Some((label, value)) = wanted.iter().find(|(label, value)| labels.get(*label) != Some(value)) {

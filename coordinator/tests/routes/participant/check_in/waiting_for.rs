@@ -110,6 +110,11 @@ async fn what_keeps_a_task_from_going_on_is_told() {
     let CheckInReply::ComeBack { waiting_for, .. } = reply else { panic!("{reply:?}") };
     assert_eq!(waiting_for, [WaitingFor::Device { task: named("small") }]);
     t.post(&t.admin, "/v1/tasks/small/pause", &json!({})).await;
+    for name in [Some("small"), None] {
+        assert_eq!(told(&t, &a, name).await, lacking(1), "the round goes on");
+    }
+    t.advance(Duration::from_secs(600));
+    t.work().await;
     let paused = WaitingFor::Operator { task: named("small"), status: TaskStatus::Paused };
     assert_eq!(told(&t, &a, Some("small")).await, [paused]);
     assert_eq!(told(&t, &a, None).await, [WaitingFor::AnyTask]);

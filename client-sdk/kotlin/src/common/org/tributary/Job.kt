@@ -10,6 +10,7 @@ import kotlinx.serialization.json.int
 import kotlinx.serialization.json.jsonObject
 import kotlinx.serialization.json.jsonPrimitive
 import org.tributary.ffi.Metric
+import org.tributary.ffi.Purpose
 import org.tributary.ffi.Tensor
 import org.tributary.ffi.TributaryException
 
@@ -26,8 +27,14 @@ public class Job internal constructor(private val native: org.tributary.ffi.Job)
     /** The round, from 1. */
     public val round: Int = description.getValue("round").jsonPrimitive.int
 
+    /** What it is for; the jobs of one round may differ in it. */
+    public val purpose: Purpose = native.purpose()
+
     /** How to train. */
     public val plan: Plan = Plan(description.getValue("plan").jsonObject)
+
+    /** Names of the tensors that must stay as they are; only for an app whose options say `trains_within`. */
+    public val frozen: List<String> = native.frozen()
 
     /** The task's description of its model, if it has one. */
     public val architecture: JsonElement? = description["architecture"]
@@ -43,6 +50,21 @@ public class Job internal constructor(private val native: org.tributary.ffi.Job)
 
     /** A copy of the parameters, flat and row-major, to be trained in place and given to [finish]. */
     public fun parameters(): FloatArray = floats(native.unlessClosed { parameters() })
+
+    /**
+     * What [Plan.proximalMu] pulls towards, in the form of [parameters]; null if that is the model that the job begins with. Only for an
+     * app whose options say `trains_within`.
+     */
+    public fun anchor(): FloatArray? = native.unlessClosed { anchor() }?.let(::floats)
+
+    /**
+     * What must be added to the gradient of every step, in the form of [parameters], if anything. Only for an app whose options say
+     * `trains_within`.
+     */
+    public fun correction(): FloatArray? = native.unlessClosed { correction() }?.let(::floats)
+
+    /** The frozen model, if the [parameters] are its adapters. Only for an app whose options say `trains_adapters`. */
+    public fun base(): AdapterBase? = native.unlessClosed { base() }?.let(::AdapterBase)
 
     /** What the training of this job saved last, before it was paused or its process was killed; null if it begins. */
     public fun checkpoint(): ByteArray? = native.unlessClosed { checkpoint() }
@@ -68,6 +90,10 @@ public class Job internal constructor(private val native: org.tributary.ffi.Job)
     /**
      * Hands in the trained parameters. What leaves the device is clipped, weighted, noised and masked as the task prescribes.
      *
+     * [metrics] that are not of the training itself (`train_…`) count as those of the received model: measure the model that the job begins
+     * with. A task that weighs updates by the loss takes `loss` from them. With [Purpose.OWN] they count for nothing, but for those of the
+     * device's own model (`personal_…`).
+     *
      * Returns whether they were handed in: if not, the round no longer waited, or the job was taken back. Throws
      * `TributaryException.Update` if they do not fit: nothing was sent, and the job still takes an answer.
      */
@@ -78,14 +104,24 @@ public class Job internal constructor(private val native: org.tributary.ffi.Job)
     }
 
     /**
-     * Trains the task's ready model as the plan says, and hands in the result: for apps without a training function. [features] are
-     * rows of [width] numbers, [labels] the class of each row. Takes as long as training does.
+     * Trains the task's ready model as the plan says, and as the job asks beside it, and hands in the result: for apps without a training
+     * function. [features] are rows of [width] numbers, [labels] the class of each row. Takes as long as training does. With [heldOut],
+     * which nobody trains on, a job of the shared model also hands in what the model that it began with is worth, as `loss` and
+     * `accuracy`.
      *
      * Returns whether it was handed in: if not, the job was paused, and comes again, or the round no longer waits. Throws
      * `TributaryException.Update` if the examples do not fit the model, or the task names no ready model.
      */
-    public fun train(features: FloatArray, labels: IntArray, width: Int): Boolean =
-        inTime { train(bytes(features), labels.map { it.toUInt() }, width.toULong()) }
+    public fun train(features: FloatArray, labels: IntArray, width: Int, heldOut: Rows? = null): Boolean = inTime {
+        val classes = labels.map { it.toUInt() }
+        when (heldOut) {
+            null -> train(bytes(features), classes, width.toULong())
+            else -> {
+                val held = heldOut.labels.map { it.toUInt() }
+                trainAndMeasure(bytes(features), classes, width.toULong(), bytes(heldOut.features), held)
+            }
+        }
+    }
 
     /** Says that training failed. The reason stays on the device. Where the round no longer waits, nobody is told. */
     public fun fail(reason: String) {
@@ -107,6 +143,24 @@ public class Job internal constructor(private val native: org.tributary.ffi.Job)
     } catch (_: TributaryException.Overdue) {
         false
     }
+}
+
+/** Rows of numbers, row after row, and the class of each. */
+public class Rows(public val features: FloatArray, public val labels: IntArray)
+
+/**
+ * The frozen model whose adapters a job trains: a layer of it computes with its matrix NAME + [scale] · B · A, where A and B are the job's
+ * tensors `NAME.lora_a` and `NAME.lora_b`.
+ */
+public class AdapterBase internal constructor(native: org.tributary.ffi.AdapterBase) {
+    /** Flat and row-major. */
+    public val parameters: FloatArray = floats(native.parameters)
+
+    /** Names, shapes and places of its tensors in [parameters]. */
+    public val tensors: List<Tensor> = native.tensors
+
+    /** The factor of B · A. */
+    public val scale: Float = native.scale
 }
 
 /** The rule of a step; its state begins anew in each round. */

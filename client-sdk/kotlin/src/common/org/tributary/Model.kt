@@ -40,7 +40,8 @@ public class Model internal constructor(private val native: org.tributary.ffi.Mo
 
     /**
      * What the app's answer said of it in the round that began with it, by name, without what is of the training (`train_…`). Empty before
-     * that answer, of a ready model, which [Job.train] does not measure, and of the last version of a task that is over.
+     * that answer, after one that says nothing of it, as that of [Job.train] without held-out rows, and of the last version of a task that
+     * is over.
      */
     public val metrics: Map<String, Double> = native.metrics().associate { it.name to it.value }
 

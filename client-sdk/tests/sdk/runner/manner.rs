@@ -1,0 +1,180 @@
+//! Jobs that ask for more than a model that is trained as a plan says.
+
+use std::sync::{Arc, Mutex};
+
+use client_sdk::learning::Parameters;
+use client_sdk::runner::{Abilities, Job, Manner, Runner};
+use client_sdk::{Builder, Event, MetricValue, Origin, Purpose, REACH, Trained};
+use task_spec::{AdapterScope, Personalization, Solver};
+use wire::participant::Assignment;
+
+use super::{app, is_over, job};
+use crate::support::Coordinator;
+
+fn within() -> Abilities {
+    Abilities { within: true, ..Abilities::default() }
+}
+
+fn ditto(assignment: &mut Assignment) {
+    assignment.encoding.personalization = Some(Personalization::Ditto { lambda: 0.5, epochs: Some(7) });
+}
+
+fn scaffold(assignment: &mut Assignment) {
+    assignment.training.learning_rate = 0.1;
+    assignment.encoding.max_weight = 1;
+    assignment.encoding.solver = Some(Solver::Scaffold { population: 4, steps: Some(10) });
+}
+
+fn lora(assignment: &mut Assignment) {
+    assignment.encoding.personalization = Some(Personalization::Lora {
+        layers: vec!["base".into()],
+        rank: 1,
+        alpha: Some(3.0),
+        adapters: AdapterScope::Personal,
+        epochs: None,
+        base_sha256: None,
+    });
+}
+
+fn federation(rounds: u32, tweak: fn(&mut Assignment)) -> Coordinator {
+    let coordinator = Coordinator::new(rounds);
+    coordinator.world(|world| world.tweak = Some(tweak));
+    coordinator
+}
+
+/// Adds to every parameter, and says how accurate the model was that the job began with; of the device's own model, also how accurate it is.
+fn answer(job: Job, number: f32, accuracy: f64) {
+    let Job { mut parameters, training, answer, .. } = job;
+    parameters.values_mut().iter_mut().for_each(|value| *value += number);
+    let metric = |name: &str, value| (name.to_owned(), MetricValue { value, count: 3 });
+    let mut metrics = vec![metric("accuracy", accuracy), metric("train_loss", 0.5), metric(REACH, 0.5)];
+    if training.purpose == Purpose::Own {
+        metrics.push(metric("personal_accuracy", accuracy + 0.125));
+    }
+    answer.finish(Trained { parameters, examples: 3, metrics }).unwrap();
+}
+
+/// What was said of one model.
+type Measured = Vec<(String, f64)>;
+
+/// Takes down what was said of received models.
+fn listening(builder: Builder) -> (Builder, Arc<Mutex<Vec<Measured>>>) {
+    let told = Arc::<Mutex<Vec<Measured>>>::default();
+    let heard = Arc::clone(&told);
+    let builder = builder.on_event(move |event| {
+        if let Event::Evaluated { metrics, .. } = event {
+            let metrics = metrics.iter().map(|(name, metric)| (name.clone(), metric.value));
+            heard.lock().unwrap().push(metrics.collect());
+        }
+    });
+    (builder, told)
+}
+
+/// Where the model comes from, what it is, and what was said of it.
+fn own_model(runner: &Runner) -> (Origin, Vec<f32>, Measured) {
+    let model = runner.ask(|running| running.model_of("task")).unwrap().unwrap().unwrap();
+    let metrics = model.metrics().iter().map(|(name, metric)| (name.clone(), metric.value));
+    (model.origin(), model.parameters().values().to_vec(), metrics.collect())
+}
+
+#[test]
+fn a_round_of_ditto_is_a_job_of_each_model_and_the_second_answer_is_the_own_one() {
+    let coordinator = federation(2, ditto);
+    let (builder, told) = listening(app(&coordinator));
+    let runner = Runner::start_with(builder, within()).unwrap();
+    let mut own_before: Option<Parameters> = None;
+    for round in 1..=2 {
+        let shared = job(&runner);
+        assert_eq!((shared.training.round, shared.training.purpose), (round, Purpose::Shared));
+        assert!(matches!(shared.manner, Manner::Free), "{:?}", shared.manner);
+        let received = shared.parameters.clone();
+        answer(shared, 0.5, 0.25);
+        let own = job(&runner);
+        assert_eq!((own.training.round, own.training.purpose), (round, Purpose::Own));
+        assert_eq!((own.training.plan.epochs, own.training.plan.proximal_mu), (7, 0.5));
+        assert_eq!(own.manner.anchor(), Some(&received));
+        assert!(own.manner.correction().is_none() && !own.manner.is_frozen(0) && own.manner.base().is_none());
+        assert_eq!(own.parameters, own_before.unwrap_or(received));
+        let mut after = own.parameters.clone();
+        after.values_mut().iter_mut().for_each(|value| *value += 10.0);
+        own_before = Some(after);
+        answer(own, 10.0, 0.75);
+    }
+    assert!(is_over(&runner));
+    let expected = vec![("accuracy".to_owned(), 0.875)];
+    assert_eq!(own_model(&runner), (Origin::Personalized { round: 2 }, vec![20.0; 5], expected));
+    assert_eq!(coordinator.world(|world| world.accepted.len()), 2);
+    // Of the received models; what the second jobs began with were others.
+    assert_eq!(*told.lock().unwrap(), vec![vec![("accuracy".to_owned(), 0.25)]; 2]);
+}
+
+#[test]
+fn what_is_measured_of_the_own_model_is_not_said_of_the_received_one() {
+    let coordinator = federation(1, |assignment| {
+        assignment.encoding.personalization = Some(Personalization::Elastic { alpha: 0.25 });
+    });
+    let (builder, told) = listening(app(&coordinator));
+    let runner = Runner::start(builder).unwrap();
+    let own = job(&runner);
+    assert_eq!(own.training.purpose, Purpose::Own);
+    answer(own, 0.5, 0.25);
+    assert!(is_over(&runner));
+    assert_eq!(*told.lock().unwrap(), [Measured::new()]);
+    assert_eq!(own_model(&runner).2, [("accuracy".to_owned(), 0.375)]);
+}
+
+#[test]
+fn an_app_that_does_not_say_that_it_can_does_not_get_the_job() {
+    for (tweak, is_controlled, jobs) in
+        [(ditto as fn(&mut Assignment), false, 1), (scaffold, true, 0), (lora, false, 1)]
+    {
+        let coordinator = federation(1, tweak);
+        coordinator.world(|world| (world.scaffold, world.matrix) = (is_controlled, true));
+        let runner = Runner::start(app(&coordinator)).unwrap();
+        for _ in 0..jobs {
+            let shared = job(&runner);
+            assert_eq!(shared.training.purpose, Purpose::Shared);
+            answer(shared, 0.5, 0.25);
+        }
+        assert!(is_over(&runner));
+        coordinator.world(|world| assert!(world.sent.is_empty() && world.abandoned == [(1, "refused")]));
+    }
+}
+
+#[test]
+fn a_job_of_scaffold_says_what_corrects_its_gradients() {
+    let coordinator = federation(1, scaffold);
+    coordinator.world(|world| world.scaffold = true);
+    let runner = Runner::start_with(app(&coordinator), within()).unwrap();
+    let first = job(&runner);
+    assert_eq!(first.training.purpose, Purpose::Shared);
+    let correction = first.manner.correction().unwrap();
+    assert_eq!((correction.layout(), correction.values()), (first.parameters.layout(), &[0.0; 5][..]));
+    assert!(first.manner.anchor().is_none());
+    answer(first, 0.25, 0.25);
+    assert!(is_over(&runner));
+    assert_eq!(coordinator.world(|world| (world.accepted.len(), world.abandoned.len())), (1, 0));
+}
+
+#[test]
+fn a_job_of_adapters_brings_the_model_that_they_are_of() {
+    let coordinator = federation(1, lora);
+    coordinator.world(|world| world.matrix = true);
+    let runner = Runner::start_with(app(&coordinator), Abilities { adapters: true, ..Abilities::default() }).unwrap();
+    let shared = job(&runner);
+    let received = shared.parameters.clone();
+    answer(shared, 0.5, 0.25);
+    let own = job(&runner);
+    assert_eq!(own.training.purpose, Purpose::Own);
+    let names: Vec<_> = own.parameters.layout().tensors().iter().map(|tensor| tensor.name.clone()).collect();
+    assert_eq!(names, ["base.lora_a", "base.lora_b"]);
+    let Some((base, adapters)) = own.manner.base() else { panic!("{:?}", own.manner) };
+    assert_eq!((base, adapters.scale()), (&received, 3.0));
+    let mut trained = own.parameters.clone();
+    trained.values_mut().iter_mut().for_each(|value| *value += 2.0);
+    let expected = adapters.merge(base, &trained).unwrap();
+    answer(own, 2.0, 0.75);
+    assert!(is_over(&runner));
+    let said = vec![("accuracy".to_owned(), 0.875)];
+    assert_eq!(own_model(&runner), (Origin::Personalized { round: 1 }, expected.values().to_vec(), said));
+}

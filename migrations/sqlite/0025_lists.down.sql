@@ -1,0 +1,2 @@
+DROP INDEX event_actor_name;
+DROP INDEX event_actor;

@@ -2,7 +2,8 @@
 # The SDKs for C, Kotlin and Python beside the one for Rust, against a real coordinator. sdks.sh BINARY [LIBRARIES].
 #
 # 1. C: the example trains a model, and a careless program is told what it does wrong; plain and under sanitizers.
-# 2. Kotlin: the bindings and the package are compiled and tried on a JVM.
+# 2. Kotlin: the bindings and the package are compiled and tried on a JVM. All of Kotlin and Swift is parsed, since what is for Android or Apple
+#    alone is not compiled.
 # 3. Swift: the bindings and what of the package is not only Apple's are compiled, and take part in the rounds of 5.
 # 4. aarch64: the libraries as apps get them, in both profiles, under QEMU.
 # 5. The same bits: rounds with a participant in each language, killed at each step of a round and in the middle of its training, publish
@@ -47,12 +48,16 @@ try_c() {
     gcc "${flags_of_c[@]}" "$@" -o "$work/machine" "$root/client-sdk/ffi/tests/c/machine.c" "${native[@]}"
     gcc "${flags_of_c[@]}" "$@" -o "$work/ready" "$root/client-sdk/ffi/tests/c/ready.c" "${native[@]}"
     gcc "${flags_of_c[@]}" "$@" -o "$work/personal" "$root/client-sdk/ffi/tests/c/personal.c" "${native[@]}"
+    gcc "${flags_of_c[@]}" "$@" -o "$work/keys" "$root/client-sdk/ffi/tests/c/keys.c" "${native[@]}"
     in_federation train_in_c "$work/train"
+    in_federation refused_in_c "$work/train"
     in_federation ready "$work/ready"
     in_federation personal "$work/personal"
     in_federation machine "$work/machine"
+    in_federation sliced "$work/machine"
     in_federation misuse "$work/misuse"
-    echo "C, $name: the example learnt, a ready model was trained and used, a device had its own, a participant was driven, and misuse was told"
+    in_federation keys "$work/keys"
+    echo "C, $name: the example learnt, and refused what it cannot, a ready model was trained and used, a device had its own, a participant was driven, and misuse and broken callbacks were told"
 }
 
 gcc "${flags_of_c[@]}" -o "$work/shift-c" "$root/client-sdk/ffi/tests/c/shift.c" "${native[@]}"
@@ -85,11 +90,18 @@ if has_kotlin; then
     in_federation sliced "${jvm[@]}" org.tributary.tests.DrivenKt
     in_federation ready "${jvm[@]}" org.tributary.tests.ReadyKt
     in_federation personal "${jvm[@]}" org.tributary.tests.PersonalKt
+    in_federation keys "${jvm[@]}" org.tributary.tests.KeysKt
     shift_in_kotlin=("${jvm[@]}" org.tributary.tests.ShiftKt)
     shift_in_kotlin_driven=("${jvm[@]}" -Dtributary.driven=yes org.tributary.tests.ShiftKt)
     shift_in_kotlin_lent=("${jvm[@]}" -Dtributary.client=lent org.tributary.tests.ShiftKt)
 else
     skip "a JVM, the Kotlin compiler (kotlin-jupyter-kernel from PyPI) or JNA (libjna-java) cannot be had, so no Kotlin was compiled or run"
+fi
+if has_parsers; then
+    (cd "$root" && find client-sdk/kotlin client-sdk/swift examples/android examples/ios -name build -prune -o \
+        \( -name '*.kt' -o -name '*.kts' -o -name '*.swift' \) -print0 | xargs -0 "$work/parsers/bin/python" .ci/sdks/parse.py)
+else
+    skip "tree-sitter-kotlin and tree-sitter-swift cannot be had from PyPI, so the Kotlin and Swift for Android and Apple were not parsed"
 fi
 if python_package; then
     shift_in_python=("$work/venv/bin/python" "$root/client-sdk/python/tests/shift.py")

@@ -76,14 +76,29 @@ print("C: three rounds, accuracy", accuracy)
 assert round["reported"] == 3 and accuracy > 0.8, round'
 }
 
-# A task of one participant for a ready model, without secure aggregation: linear NAME EPOCHS ROUNDS [METRICS] [MORE LINES].
-linear() {
-    local metrics=${4:-'["loss", "accuracy", "train_loss"]'}
+# The example refuses a task that asks for more than it can: refused_in_c PROGRAM.
+refused_in_c() {
+    local words='this app trains by plain gradient descent alone'
+    task steps 1 1 "[secure_aggregation]
+enabled = false" 'schedule = { kind = "exponential", factor = 0.9, over = "steps" }'
+    options steps steps '{"secure_aggregation": {"required": false}}'
+    EVENTS=1 "$1" "$work/steps.json" 1 >"$work/steps.out" 2>&1 &
+    for _ in $(seq 600); do
+        grep -q "^training_failed .*$words" "$work/steps.out" && return
+        sleep 0.1
+    done
+    cat "$work/steps.out"
+    return 1
+}
+
+# A task of one participant for a ready model, without secure aggregation: ready_task NAME EPOCHS ROUNDS [METRICS] [MORE LINES] [KIND AND SIZES].
+ready_task() {
+    local metrics=${4:-'["loss", "accuracy", "train_loss"]'} model=${6:-'kind = "linear", inputs = 4'}
     cat >"$work/$1.toml" <<TOML
 name = "$1"
 metrics = $metrics
 [model]
-architecture = { kind = "linear", inputs = 4, classes = 2 }
+architecture = { $model, classes = 2 }
 [training]
 epochs = $2
 learning_rate = 0.1
@@ -102,7 +117,7 @@ TOML
 
 # A device has a model of its own beside the shared one, and both are measured: personal PROGRAM….
 personal() {
-    linear personal 2 2 '["loss", "accuracy", "personal_accuracy"]' '[personalization]
+    ready_task personal 2 2 '["loss", "accuracy", "personal_accuracy"]' '[personalization]
 method = "ditto"
 lambda = 0.5'
     options personal personal '{"secure_aggregation": {"required": false}, "trains_within": true}'
@@ -113,8 +128,15 @@ lambda = 0.5'
 
 # An app without a training function takes part alone, and uses the model, also when the coordinator is gone: ready PROGRAM….
 ready() {
-    local used
-    linear ready 2 2
+    local used kind
+    ready_task mlp 2 1 "" "" 'kind = "mlp", inputs = 4, hidden = [6]'
+    ready_task cnn 1 1 "" "" 'kind = "cnn", height = 4, width = 4'
+    for kind in mlp cnn; do
+        options "$kind" "$kind" '{"secure_aggregation": {"required": false}}'
+        "$@" "$work/$kind.json" "$kind"
+        [ "$(field data.metrics.train_loss.value round show "$kind" 1 | cut -c1)" = 0 ] || { "$binary" round show "$kind" 1; return 1; }
+    done
+    ready_task ready 2 2
     options ready ready '{"secure_aggregation": {"required": false}}'
     used=$("$@" "$work/ready.json")
     [ "$(field data.metrics.train_loss.value round show ready 2 | cut -c1)" = 0 ] || { "$binary" round show ready 2; return 1; }
@@ -135,7 +157,7 @@ enabled = false"
 
 # An app drives a participant that trains a ready model for longer than a slice: sliced PROGRAM….
 sliced() {
-    linear sliced 200 1
+    ready_task sliced 200 1
     options sliced sliced '{"secure_aggregation": {"required": false}, "training_slice_ms": 10}'
     "$@" "$work/sliced.json" sliced
     [ "$(field data.reported round show sliced 1)" = 1 ] || { "$binary" round show sliced 1; return 1; }
@@ -157,13 +179,46 @@ enabled = false" "weight_decay = 0.01
 proximal_mu = 0.5
 gradient_clip = 2.0
 accumulate = 2
-optimizer = { name = \"adamw\", beta2 = 0.99 }"
+optimizer = { name = \"adamw\", beta2 = 0.99 }
+schedule = { kind = \"cosine\", length = 50, over = \"steps\" }
+budget = { steps = 9, time_ms = 20000 }"
     options careless careless '{"secure_aggregation": {"required": false}, "max_model_bytes": 1000}'
     options other absent
     "$@" "$work/careless.json" "$work/other.json"
     damaged truncated "it is cut off" "$@"
     damaged newer "update the app" "$@"
     damaged restored "restored from a copy" "$@"
+    options capped absent '{"device_conditions": {"charging": false, "unmetered": false, "idle": false, "max_thermal": null, "max_bytes_per_day": 1}}'
+    "$@" "$work/capped.json" capped
+    in_use "$@"
+}
+
+# A journal that another process has: in_use PROGRAM….
+in_use() {
+    options shared absent
+    mkfifo "$work/hold"
+    "$@" "$work/shared.json" holds <"$work/hold" >"$work/shared.out" &
+    exec 9>"$work/hold"
+    for _ in $(seq 600); do
+        grep -q started "$work/shared.out" && break
+        sleep 0.1
+    done
+    "$@" "$work/shared.json" damaged "in use"
+    exec 9>&-
+    wait $!
+}
+
+# A key store of the app's own that fails, or does not return, once it has begun: keys PROGRAM….
+keys() {
+    local name
+    task keyed 1 1 "[secure_aggregation]
+enabled = false"
+    options keyed keyed '{"secure_aggregation": {"required": false}, "checkpoint_every_ms": 0}'
+    for name in full stuck slow aside; do
+        options "$name" absent
+    done
+    "$@" "$work/keyed.json" "$work/full.json" "$work/stuck.json" "$work/slow.json" "$work/aside.json"
+    [ "$(field data.reported round show keyed 1)" = 1 ] || { "$binary" round show keyed 1; return 1; }
 }
 
 # A journal in a state that no participant of this version leaves, and what is said of it: damaged HOW WORDS PROGRAM….
@@ -194,6 +249,13 @@ python_package() {
     cp -r "$root/client-sdk/python/tributary" "$work/python/"
     cp "$libraries/lib_tributary.so" "$work/python/tributary/_tributary.abi3.so"
     export PYTHONPATH=$work/python
+}
+
+# Makes an interpreter that parses Kotlin and Swift.
+has_parsers() {
+    command -v python3 >/dev/null && python3 -m venv "$work/parsers" || return 1
+    timeout 120 "$work/parsers/bin/pip" install --quiet --disable-pip-version-check --only-binary=:all: \
+        tree-sitter==0.26.1 tree-sitter-kotlin==1.1.0 tree-sitter-swift==0.7.4
 }
 
 # Whether Kotlin can be compiled and run; sets $kotlin_path. The compiler comes from the package of a notebook kernel;

@@ -14,7 +14,10 @@ val architectures = mapOf("arm64-v8a" to "aarch64-linux-android", "x86_64" to "x
 android {
     namespace = "org.tributary"
     compileSdk = 35
-    defaultConfig { minSdk = 26 }
+    defaultConfig {
+        minSdk = 26
+        consumerProguardFiles("consumer-rules.pro")
+    }
     sourceSets["main"].apply {
         kotlin.srcDirs("src/common", "src/android", made.map { it.dir("kotlin") })
         jniLibs.srcDirs(made.map { it.dir("jni") })

@@ -147,10 +147,12 @@ typedef struct TributaryRequest {
 // What an app does when it is asked; each may be NULL, and then is left out.
 //
 // **Callbacks may come from any thread**, also two different ones at the same time; events and questions come one after the
-// other, and so do calls of the key store. They must return at once, must not throw, and must not call what waits
-// (`TRIBUTARY_CODE_IN_CALLBACK`); the key store is called while the journal is written, and must use neither a job nor a machine. None
-// is called any more after `tributary_close` has returned TRIBUTARY_CODE_OK. Until then
-// `context` and the functions must stay; the structure itself may go as soon as `tributary_start` has returned.
+// other, and so do calls of the key store. They must return at once, and must not call what waits (`TRIBUTARY_CODE_IN_CALLBACK`); the
+// key store is called while the journal is written, by the thread that writes, which may be one of the app's in a call such as
+// `tributary_job_save_checkpoint`, and must use neither a job nor a machine. **A callback in C++ must catch what it throws**: an exception that
+// leaves it is contained by nobody, the behaviour is undefined, and as a rule the process ends. None is called any more after
+// `tributary_close` has returned TRIBUTARY_CODE_OK. Until then `context` and the functions must stay; the structure itself may go as soon as
+// `tributary_start` has returned.
 typedef struct TributaryCallbacks {
   // Handed to every callback as it is.
   void *context;
@@ -242,6 +244,13 @@ typedef struct TributaryPlan {
   double epsilon;
   // For shuffling and the like: repeatable if the participant has a seed, otherwise random.
   uint64_t seed;
+  // 1 if the learning rate changes from step to step, as `schedule` and `warmup` of the plan in `tributary_job_description` say; 0 if it is the
+  // same for all steps of the round. What changes it from round to round is in `learning_rate` already.
+  int32_t rate_changes;
+  // Training ends after so many steps and hands in what it has, even if `steps` or `epochs` ask for more; 0 if there is no such limit.
+  uint32_t budget_steps;
+  // The same after so many milliseconds, but not before the first step; 0 if there is no such limit.
+  uint64_t budget_ms;
 } TributaryPlan;
 
 // A tensor of a job's model, or of a model. The pointers belong to the job or the model.
@@ -478,7 +487,7 @@ enum TributaryCode tributary_job_is_checkpoint_due(struct TributaryJob job);
 // those of the device's own model (`personal_…`).
 //
 // Errors: UPDATE (of another length, not finite, no examples) and ARGUMENT, after which **the job is still open**;
-// OVERDUE, after which it has ended; CLOSED.
+// OVERDUE, after which it has ended; CLOSED, or ANSWERED where another thread has just answered it.
 enum TributaryCode tributary_job_finish(struct TributaryJob job,
                                         const float *values,
                                         size_t count,
@@ -491,7 +500,9 @@ enum TributaryCode tributary_job_finish(struct TributaryJob job,
 // it is trained.
 //
 // Errors: UPDATE (the examples do not fit the model, or the task names no ready model; a library that was built without
-// the ready models always says so) and ARGUMENT, after which **the job is still open**; OVERDUE, after which it has ended; CLOSED.
+// the ready models always says so) and ARGUMENT, after which **the job is still open**; OVERDUE: the round no longer waits, or the training
+// should pause and has saved a checkpoint. The handle is gone then, nothing was handed in, and a job that was paused comes again, with a handle
+// of its own, while its round still waits. CLOSED, or ANSWERED where another thread has just answered it.
 enum TributaryCode tributary_job_train(struct TributaryJob job,
                                        const float *features,
                                        const uint32_t *labels,

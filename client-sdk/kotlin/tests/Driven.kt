@@ -29,6 +29,7 @@ fun main(arguments: Array<String>) {
     if (arguments.size > 1) return sliced(options)
     val good = DeviceState(charging = true, unmetered = true, idle = true, batteryPercent = null, thermal = Thermal.NOMINAL)
     val begin = System.nanoTime()
+    fun elapsed() = ((System.nanoTime() - begin) / 1_000_000).milliseconds
     var rested = 0
     var paused = 0
     val rounds = mutableListOf<Int>()
@@ -36,7 +37,7 @@ fun main(arguments: Array<String>) {
         val train = { job: Job ->
             expect<TributaryException.InCallback>("another thread") { machine.perform {} }
             check(job.plan.isPlainSgd)
-            for (more in listOf("accumulate", "schedule", "warmup", "momentum")) {
+            for (more in listOf("accumulate", "schedule", "warmup", "budget", "momentum")) {
                 check(!Plan(JsonObject(job.plan.all + (more to JsonPrimitive(2)))).isPlainSgd) { more }
             }
             if (rounds.isEmpty() && job.checkpoint() == null) {
@@ -45,14 +46,18 @@ fun main(arguments: Array<String>) {
                 paused += 1
             } else {
                 check(rounds.isNotEmpty() || job.checkpoint()?.single() == 7.toByte())
-                job.finish(FloatArray(8) { 1f + rounds.size }, examples = 10)
+                // While this thread performs the training, another one is told that it is busy, and answers the job.
+                inThread {
+                    check(machine.tick(good, examples = 10, elapsed = elapsed()) == Todo.Busy)
+                    check(!machine.perform {})
+                    check(job.finish(FloatArray(8) { 1f + rounds.size }, examples = 10))
+                }
                 rounds += job.round
             }
         }
         while (true) {
-            val elapsed = ((System.nanoTime() - begin) / 1_000_000).milliseconds
             val device = if (rested < 2) good.copy(unmetered = null) else good
-            when (val todo = machine.tick(device, examples = 10, elapsed = elapsed)) {
+            when (machine.tick(device, examples = 10, elapsed = elapsed())) {
                 Todo.Send, Todo.Fetch, Todo.Train -> check(rested == 2 && machine.perform(train))
                 Todo.Journal -> check(machine.perform(train))
                 is Todo.WaitUntil -> if (rested < 2) {
@@ -67,9 +72,12 @@ fun main(arguments: Array<String>) {
         }
         check(rounds == listOf(1, 2) && paused == 1 && machine.id()?.length == 36)
         check(machine.model("driven")?.version == 2 && machine.models() == listOf("driven"))
-        check(machine.refusals().isEmpty() && machine.privacySpent().isEmpty() && "limit" in machine.privacyLifetime())
+        check(machine.refusals().isEmpty() && machine.privacySpent().isEmpty() && machine.privacyLifetime().limit == 10.0)
         check(machine.dataUse().sent > 500UL) { "sent: ${machine.dataUse()}" }
     }
+    val closed = Machine.open(options).apply { close() }
+    expect<TributaryException.Closed>("closed") { closed.tick() }
+    expect<TributaryException.Closed>("closed") { closed.models() }
     // Nobody can be asked at this address, and nobody is.
     val offline = JsonObject(options + ("server" to JsonPrimitive("https://localhost:1")))
     runBlocking {
@@ -79,6 +87,8 @@ fun main(arguments: Array<String>) {
         check(model.parameters().all { it in 1.999f..2.001f })
         expect<TributaryException.Argument>("none of the SDK's own") { model.scores(FloatArray(3)) }
         check(Model.load(offline, "another") == null)
+        model.close()
+        expect<TributaryException.Closed>("closed") { model.parameters() }
     }
     println("driven in Kotlin: two rounds by hand, and the model without a participant")
 }

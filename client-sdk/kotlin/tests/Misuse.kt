@@ -22,9 +22,11 @@ import org.tributary.ffi.KeyStore
 import org.tributary.ffi.Thermal
 import org.tributary.ffi.TributaryException
 import java.io.File
+import java.util.concurrent.ConcurrentHashMap
 import java.util.concurrent.atomic.AtomicBoolean
 import java.util.concurrent.atomic.AtomicInteger
 import java.util.concurrent.atomic.AtomicReference
+import kotlin.concurrent.thread
 import kotlin.time.Duration.Companion.milliseconds
 import kotlin.time.Duration.Companion.seconds
 
@@ -39,9 +41,16 @@ inline fun <reified E : Exception> expect(words: String, code: () -> Unit) {
     error("expected ${E::class.simpleName} with $words, nothing was thrown")
 }
 
+/** Runs [code] on a thread of its own, and throws what it throws. */
+fun inThread(code: () -> Unit) {
+    var failure: Throwable? = null
+    thread { failure = runCatching(code).exceptionOrNull() }.join()
+    failure?.let { throw it }
+}
+
 /** The secrets of a journal in memory. */
 class MemoryKeys : KeyStore {
-    val secrets = HashMap<String, ByteArray>()
+    val secrets = ConcurrentHashMap<String, ByteArray>()
     val saves = AtomicInteger()
     var isLocked = false
 
@@ -78,27 +87,54 @@ suspend fun wrongAnswers(job: Job) {
     expect<TributaryException.Answered>("answered before") { job.fail("twice") }
     check(job.isOverdue)
     job.close()
-    expect<IllegalStateException>("") { job.finish(right, 1) }
+    expect<TributaryException.Closed>("closed") { job.finish(right, 1) }
+    expect<TributaryException.Closed>("closed") { job.isOverdue }
 }
 
 /** Enrols, and leaves its journal. */
 suspend fun leaveJournal(options: JsonObject): Unit = Participant.start(options).use { me -> while (me.id() == null) delay(10) }
 
-/** The journal was changed, and is refused with these words. */
-suspend fun damaged(options: JsonObject, words: String) {
-    expect<TributaryException.Journal>(words) { Participant.start(options) }
-    expect<TributaryException.Journal>(words) { Machine.open(options) }
-    expect<TributaryException.Journal>(words) { Model.load(options, "absent") }
+/** Whoever opens the journal is refused with these words. */
+suspend fun damaged(options: JsonObject, words: String, keys: KeyStore? = null) {
+    expect<TributaryException.Journal>(words) { Participant.start(options, keyStore = keys) }
+    expect<TributaryException.Journal>(words) { Machine.open(options, keys) }
+    expect<TributaryException.Journal>(words) { Model.load(options, "absent", keys) }
+}
+
+/** It has its journal until its input ends. */
+suspend fun holdJournal(options: JsonObject): Unit = Participant.start(options).use {
+    println("started")
+    while (System.`in`.read() >= 0) continue
+}
+
+/** The key store of another device has another key, and a new one has none: the journal is not touched. */
+suspend fun anotherDevice(options: JsonObject, keys: MemoryKeys) {
+    val saves = keys.saves.get()
+    val key = keys.secrets.getValue("journal-key")
+    keys.secrets["journal-key"] = key.copyOf().also { it[5] = (it[5].toInt() xor 1).toByte() }
+    damaged(options, "does not open", keys)
+    keys.secrets["journal-key"] = key
+    check(keys.saves.get() == saves) { "it was written to" }
+    damaged(options, "key store has no key", MemoryKeys())
+}
+
+/** What it sends when it enrols is more than the byte a day that its options allow: then it rests, whatever the device is like. */
+suspend fun capped(options: JsonObject): Unit = Participant.start(options).use { me ->
+    while (me.heldUp() == null) delay(10)
+    check(me.heldUp()?.condition == "data_cap") { "held up by ${me.heldUp()}" }
+    check(me.dataUse().sentToday > 0UL) { "sent: ${me.dataUse()}" }
 }
 
 /**
- * What a careless app in Kotlin does: `Misuse OPTIONS.json OTHER.json | journal | damaged WORDS`, of a participant of a task with a cohort of
- * one and three rounds, whose tensors are w of shape [2, 3] and b of shape [2].
+ * What a careless app in Kotlin does: `Misuse OPTIONS.json OTHER.json | journal | damaged WORDS | holds | capped`, of a participant of a task
+ * with a cohort of one and three rounds, whose tensors are w of shape [2, 3] and b of shape [2].
  */
 fun main(arguments: Array<String>): Unit = runBlocking {
     val options = Json.parseToJsonElement(File(arguments[0]).readText()).jsonObject
     if (arguments[1] == "journal") return@runBlocking leaveJournal(options)
     if (arguments[1] == "damaged") return@runBlocking damaged(options, arguments[2])
+    if (arguments[1] == "holds") return@runBlocking holdJournal(options)
+    if (arguments[1] == "capped") return@runBlocking capped(options)
     expect<TributaryException.Configuration>("missing field `server`") { Participant.start(JsonObject(emptyMap())) }
     expect<TributaryException.Configuration>("unknown field `cohort`") {
         Participant.start(JsonObject(options + ("cohort" to JsonPrimitive(3))))
@@ -159,17 +195,22 @@ fun main(arguments: Array<String>): Unit = runBlocking {
     me.resume()
     val counted = mutableListOf<Int>()
     me.jobs().collect { next ->
-        if (next.finish(next.parameters(), 1)) counted += next.round
+        // Any thread may answer.
+        inThread { if (next.finish(next.parameters(), 1)) counted += next.round }
     }
     check(counted == listOf(2, 3)) { "counted in rounds $counted" }
     check(me.close(10.seconds)) { "it did not end in time" }
     me.close()
-    expect<IllegalStateException>("") { me.pause() }
+    expect<TributaryException.Closed>("closed") { me.pause() }
+    expect<TributaryException.Closed>("closed") { me.next() }
+    expect<TributaryException.Closed>("closed") { me.model("careless") }
+    expect<TributaryException.Closed>("closed") { me.close(1.seconds) }
     check(keys.secrets.keys == setOf("journal-key", "journal-generation") && told.get() > 3)
     // No callback comes any more, whatever else goes on.
     val last = listOf(told.get(), asked.get(), keys.saves.get())
     leaveJournal(Json.parseToJsonElement(File(arguments[1]).readText()).jsonObject)
     check(listOf(told.get(), asked.get(), keys.saves.get()) == last) { "called after it was closed" }
     check(refused.get() is TributaryException.InCallback) { "in a callback: ${refused.get()}" }
+    anotherDevice(options, keys)
     println("misuse in Kotlin: every call said what it must")
 }

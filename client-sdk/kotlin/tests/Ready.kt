@@ -5,7 +5,6 @@ import kotlinx.coroutines.runBlocking
 import kotlinx.serialization.json.Json
 import kotlinx.serialization.json.JsonObject
 import kotlinx.serialization.json.jsonObject
-import kotlinx.serialization.json.jsonPrimitive
 import org.tributary.Model
 import org.tributary.Participant
 import org.tributary.ffi.TributaryException
@@ -27,20 +26,39 @@ private fun judge(model: Model): Unit = model.use {
     println("version ${model.version}, scores ${scores.toList()}")
 }
 
+/** One round of another model: `mlp` takes 4 numbers, and `cnn` images of 4 by 4. */
+private suspend fun another(options: JsonObject, kind: String) {
+    val width = if (kind == "cnn") 16 else WIDTH
+    val rows = FloatArray(ROWS * width) { (it * 7 % 10) / 10f + if (it % 2 == it / width % 2) 1 else 0 }
+    Participant.start(options).use { me ->
+        me.jobs().collect { job ->
+            expect<TributaryException.Update>("") { job.train(rows, labels.copyOf(ROWS / 2), 2 * width) }
+            check(job.train(rows, labels, width)) { "the round no longer waited" }
+        }
+        val model = checkNotNull(me.model(kind))
+        val scores = model.scores(rows.copyOf(2 * width))
+        check(model.version == 1 && kind in model.architecture.toString()) { "version ${model.version} of ${model.architecture}" }
+        check(scores.size == 4 && scores.all(Float::isFinite)) { "scores ${scores.toList()}" }
+    }
+    println("$kind in Kotlin: trained and used")
+}
+
 /**
  * An app without a training function, like `client-sdk/ffi/tests/c/ready.c`: the library trains the task's ready model on its rows, and the
- * app uses the model. With `offline` it only does that, while the coordinator is gone.
+ * app uses the model. With `offline` it only does that, while the coordinator is gone; with the name of another model it trains and uses that.
  *
- *     Ready OPTIONS.json [offline]
+ *     Ready OPTIONS.json [offline | mlp | cnn]
  */
 fun main(arguments: Array<String>): Unit = runBlocking {
     val options = Json.parseToJsonElement(File(arguments[0]).readText()).jsonObject
-    if (arguments.size == 1) {
+    val mode = arguments.getOrNull(1)
+    if (mode != null && mode != "offline") return@runBlocking another(options, mode)
+    if (mode == null) {
         // By default it refuses rounds in the clear, and remembers why.
         Participant.start(JsonObject(options - "secure_aggregation")).use { strict ->
             while (strict.refusals().isEmpty()) delay(10)
-            val refused = strict.refusals()[0].jsonObject.getValue("reason").jsonPrimitive.content
-            check("without secure aggregation" in refused) { refused }
+            val refused = strict.refusals().first()
+            check("without secure aggregation" in refused.reason && refused.round == 1 && refused.times > 0) { "$refused" }
         }
         var rounds = 0
         Participant.start(options).use { me ->

@@ -8,6 +8,7 @@ import kotlinx.serialization.json.jsonPrimitive
 import org.tributary.Job
 import org.tributary.Machine
 import org.tributary.Participant
+import org.tributary.PrivacySpent
 import org.tributary.ffi.Todo
 import java.io.File
 import java.nio.ByteBuffer
@@ -44,6 +45,12 @@ private fun lent(options: JsonObject): LentClient {
     return LentClient(text("server"), text("ca_pem"))
 }
 
+/** What the participant was charged for, as `.ci/sdks/participants.sh` looks for it: the names of the tasks in quotes. */
+private fun printSpent(spent: List<PrivacySpent>) {
+    check(spent.all { it.releases > 0 && (it.epsilon ?: 0.0) > 0.0 && it.damaged == null }) { "$spent" }
+    println(spent.map { "\"${it.name}\"" })
+}
+
 private fun drive(options: JsonObject, number: Float, moment: String?) {
     Machine.open(options, onEvent = { dieAt(moment, it.name) }).use { machine ->
         while (true) {
@@ -53,7 +60,7 @@ private fun drive(options: JsonObject, number: Float, moment: String?) {
                 is Todo.Ended -> break
             }
         }
-        println(machine.privacySpent())
+        printSpent(machine.privacySpent())
     }
 }
 
@@ -76,6 +83,6 @@ fun main(arguments: Array<String>): Unit = runBlocking {
             job.use { train(it, number, moment) }
             System.err.println("kotlin: handed in")
         }
-        println(me.privacySpent())
+        printSpent(me.privacySpent())
     }
 }

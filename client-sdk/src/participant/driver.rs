@@ -104,7 +104,8 @@ impl Running {
 
 impl Participant {
     /// Runs until the task is over, a permanent error occurs or `shutdown` completes; then abandons unfinished
-    /// training and returns within seconds. An update that waits to be sent stays in the journal.
+    /// training and returns within seconds, or as soon as a write to the journal that is under way has ended. An update that waits to be sent
+    /// stays in the journal.
     ///
     /// # Errors
     /// [`ParticipantError`].
@@ -128,7 +129,12 @@ impl Participant {
                 }
             }
         };
-        tokio::time::timeout(FAREWELL, farewell).await.unwrap_or(Ok(Outcome::Stopped))
+        let ended = tokio::time::timeout(FAREWELL, farewell).await;
+        // Until then it uses what the app lends the journal, such as a key store, which may be gone once this has returned.
+        if let Some(write) = self.running.running.take_if(|running| !running.may_drop) {
+            let _ = write.answer.await;
+        }
+        ended.unwrap_or(Ok(Outcome::Stopped))
     }
 
     /// Waits until no training runs. [`run`](Self::run) returns while the trainer still ends what it was told to stop, a program for

@@ -63,10 +63,12 @@ impl TributaryDeviceState {
 /// What an app does when it is asked; each may be NULL, and then is left out.
 ///
 /// **Callbacks may come from any thread**, also two different ones at the same time; events and questions come one after the
-/// other, and so do calls of the key store. They must return at once, must not throw, and must not call what waits
-/// (`TRIBUTARY_CODE_IN_CALLBACK`); the key store is called while the journal is written, and must use neither a job nor a machine. None
-/// is called any more after `tributary_close` has returned TRIBUTARY_CODE_OK. Until then
-/// `context` and the functions must stay; the structure itself may go as soon as `tributary_start` has returned.
+/// other, and so do calls of the key store. They must return at once, and must not call what waits (`TRIBUTARY_CODE_IN_CALLBACK`); the
+/// key store is called while the journal is written, by the thread that writes, which may be one of the app's in a call such as
+/// `tributary_job_save_checkpoint`, and must use neither a job nor a machine. **A callback in C++ must catch what it throws**: an exception that
+/// leaves it is contained by nobody, the behaviour is undefined, and as a rule the process ends. None is called any more after
+/// `tributary_close` has returned TRIBUTARY_CODE_OK. Until then `context` and the functions must stay; the structure itself may go as soon as
+/// `tributary_start` has returned.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct TributaryCallbacks {

@@ -75,6 +75,13 @@ pub struct TributaryPlan {
     pub epsilon: f64,
     /// For shuffling and the like: repeatable if the participant has a seed, otherwise random.
     pub seed: u64,
+    /// 1 if the learning rate changes from step to step, as `schedule` and `warmup` of the plan in `tributary_job_description` say; 0 if it is the
+    /// same for all steps of the round. What changes it from round to round is in `learning_rate` already.
+    pub rate_changes: i32,
+    /// Training ends after so many steps and hands in what it has, even if `steps` or `epochs` ask for more; 0 if there is no such limit.
+    pub budget_steps: u32,
+    /// The same after so many milliseconds, but not before the first step; 0 if there is no such limit.
+    pub budget_ms: u64,
 }
 
 /// A metric: of a training, or of a model.
@@ -141,7 +148,7 @@ fn answer(job: TributaryJob, put: impl FnOnce(&Job) -> Result<(), TributaryError
         handed_out.job.of_this_process()?;
         let answered = put(&handed_out.job);
         if !matches!(answered, Err(TributaryError::Update(_) | TributaryError::Argument(_))) {
-            // Another thread may have done so, if it answered too late.
+            // Another thread may have done so, if it answered too late: what this one handed in counts all the same.
             forget(job);
         }
         answered.map(|()| TributaryCode::Ok)
@@ -154,6 +161,7 @@ pub extern "C" fn tributary_job_plan(job: TributaryJob, plan: *mut TributaryPlan
     with(job, |handed_out| {
         let training = handed_out.job.training();
         let numbers = &training.plan;
+        let budget = numbers.budget.unwrap_or_default();
         let (optimizer, [beta1, beta2, epsilon]) = match numbers.optimizer {
             LocalOptimizer::Sgd {} => (TributaryOptimizer::Sgd, [0.0; 3]),
             LocalOptimizer::AdamW { beta1, beta2, epsilon } => (TributaryOptimizer::Adamw, [beta1, beta2, epsilon]),
@@ -174,6 +182,10 @@ pub extern "C" fn tributary_job_plan(job: TributaryJob, plan: *mut TributaryPlan
             beta2,
             epsilon,
             seed: training.seed,
+            // What counts rounds is in the rate already.
+            rate_changes: i32::from(numbers.schedule.is_some() || numbers.warmup.is_some()),
+            budget_steps: budget.steps.unwrap_or_default(),
+            budget_ms: budget.time_ms.unwrap_or_default(),
         };
         give(found, plan, "plan")?;
         Ok(TributaryCode::Ok)
@@ -281,7 +293,7 @@ pub(super) fn if_so(holds: bool) -> TributaryCode {
 /// those of the device's own model (`personal_…`).
 ///
 /// Errors: UPDATE (of another length, not finite, no examples) and ARGUMENT, after which **the job is still open**;
-/// OVERDUE, after which it has ended; CLOSED.
+/// OVERDUE, after which it has ended; CLOSED, or ANSWERED where another thread has just answered it.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_job_finish(
     job: TributaryJob,
@@ -312,7 +324,9 @@ pub extern "C" fn tributary_job_finish(
 /// it is trained.
 ///
 /// Errors: UPDATE (the examples do not fit the model, or the task names no ready model; a library that was built without
-/// the ready models always says so) and ARGUMENT, after which **the job is still open**; OVERDUE, after which it has ended; CLOSED.
+/// the ready models always says so) and ARGUMENT, after which **the job is still open**; OVERDUE: the round no longer waits, or the training
+/// should pause and has saved a checkpoint. The handle is gone then, nothing was handed in, and a job that was paused comes again, with a handle
+/// of its own, while its round still waits. CLOSED, or ANSWERED where another thread has just answered it.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_job_train(
     job: TributaryJob,
@@ -380,3 +394,6 @@ pub extern "C" fn tributary_job_free(job: TributaryJob) -> TributaryCode {
         JOBS.take(job.id).map(|_| TributaryCode::Ok)
     })
 }
+
+#[cfg(test)]
+mod tests;

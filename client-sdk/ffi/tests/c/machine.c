@@ -1,10 +1,12 @@
 // An app that drives a participant itself, on its own thread.
 //
-//     machine OPTIONS.json
+//     machine OPTIONS.json [sliced]
 //
-// OPTIONS.json is of a participant of a task with a cohort of one, whose `device_conditions` are the usual ones.
+// OPTIONS.json is of a participant of a task with a cohort of one and two rounds, whose `device_conditions` are the usual ones. With `sliced` the
+// task has one round of a ready model, `linear` with 4 inputs and 2 classes, which takes longer to train than a slice.
 
 #include <dirent.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,8 +36,12 @@ static void expect_at(int line, const char *call, TributaryCode got, TributaryCo
 
 typedef struct {
     TributaryMachine machine;
+    TributaryJob job;
     int events, trained, paused;
 } App;
+
+static const TributaryDeviceState GOOD = {
+    .charging = 1, .unmetered = 1, .idle = 1, .battery_percent = TRIBUTARY_UNKNOWN, .thermal = 0};
 
 static uint64_t elapsed_ms(void) {
     struct timespec now;
@@ -77,9 +83,24 @@ static void on_event(void *context, const char *name, const char *fields) {
     ++app->events;
 }
 
+static void train(void *context, TributaryJob job);
+
 static int tells(void *context, TributaryDeviceState *state) {
     (void)context, (void)state;
     return 0;
+}
+
+// While one thread performs the training, another one is told that it is busy, and answers the job.
+static void *tick_and_answer(void *context) {
+    App *app = context;
+    TributaryCircumstances now = {.elapsed_ms = elapsed_ms(), .device = GOOD, .examples = 10};
+    TributaryTodo todo;
+    uint64_t until;
+    EXPECT(OK, tributary_machine_tick(app->machine, &now, &todo, &until));
+    CHECK(todo == TRIBUTARY_TODO_BUSY);
+    EXPECT(NOTHING, tributary_machine_perform(app->machine, train, app));
+    EXPECT(OK, tributary_job_finish(app->job, NULL, 0, 10, NULL, 0));
+    return NULL;
 }
 
 // The first job is done in two slices: the app saves what it has, and rests when it should.
@@ -103,17 +124,81 @@ static void train(void *context, TributaryJob job) {
     for (size_t index = 0; index < count; ++index) {
         values[index] += 1;
     }
-    EXPECT(OK, tributary_job_finish(job, NULL, 0, 10, NULL, 0));
+    if (app->trained == 0) {
+        EXPECT(OK, tributary_job_finish(job, NULL, 0, 10, NULL, 0));
+    } else {
+        pthread_t other;
+        app->job = job;
+        CHECK(pthread_create(&other, NULL, tick_and_answer, app) == 0 && pthread_join(other, NULL) == 0);
+        EXPECT(CLOSED, tributary_job_finish(job, NULL, 0, 10, NULL, 0));
+    }
     ++app->trained;
+}
+
+// ---- a ready model
+
+enum { ROWS = 2000, WIDTH = 4 };
+
+typedef struct {
+    float features[ROWS * WIDTH];
+    uint32_t labels[ROWS];
+    int calls, paused;
+} Ready;
+
+// A pause of `tributary_job_train` is no answer and no failure: this is called again, and goes on.
+static void train_ready(void *context, TributaryJob job) {
+    Ready *ready = context;
+    TributaryCode code = tributary_job_checkpoint(job, NULL, 0, NULL);
+    CHECK(code == (ready->calls == 0 ? TRIBUTARY_CODE_NOTHING : TRIBUTARY_CODE_TOO_SMALL));
+    ++ready->calls;
+    code = tributary_job_train(job, ready->features, ready->labels, ROWS, WIDTH);
+    CHECK(code == TRIBUTARY_CODE_OK || code == TRIBUTARY_CODE_OVERDUE);
+    ready->paused += code == TRIBUTARY_CODE_OVERDUE;
+    EXPECT(CLOSED, tributary_job_check(job));
+}
+
+static void sliced(const char *options) {
+    static Ready ready;
+    for (int row = 0; row < ROWS; ++row) {
+        ready.labels[row] = (uint32_t)row % 2;
+        for (int column = 0; column < WIDTH; ++column) {
+            ready.features[row * WIDTH + column] = (float)((row * 7 + column * 3) % 10) / 10 + (column % 2 == row % 2 ? 1 : 0);
+        }
+    }
+    TributaryMachine machine;
+    TributaryTodo todo;
+    uint64_t until;
+    TributaryCode code;
+    EXPECT(OK, tributary_machine_open(options, NULL, &machine));
+    for (;;) {
+        TributaryCircumstances now = {.elapsed_ms = elapsed_ms(), .device = GOOD, .examples = ROWS};
+        code = tributary_machine_tick(machine, &now, &todo, &until);
+        if (code == TRIBUTARY_CODE_ENDED) {
+            break;
+        }
+        CHECK(code == TRIBUTARY_CODE_OK && todo != TRIBUTARY_TODO_BUSY);
+        if (todo == TRIBUTARY_TODO_WAIT_UNTIL) {
+            usleep(20000);
+        } else {
+            EXPECT(OK, tributary_machine_perform(machine, train_ready, &ready));
+        }
+    }
+    CHECK(ready.paused > 0 && ready.calls == ready.paused + 1);
+    EXPECT(OK, tributary_machine_close(machine));
+    printf("machine: a ready model was trained in %d slices\n", ready.calls);
 }
 
 int main(int count, char **arguments) {
     static char options[1 << 16];
-    FILE *file = count == 2 ? fopen(arguments[1], "rb") : NULL;
+    FILE *file = count == 2 || count == 3 ? fopen(arguments[1], "rb") : NULL;
     if (file == NULL || fread(options, 1, sizeof options - 1, file) == 0) {
         return 2;
     }
     fclose(file);
+    if (count == 3) {
+        sliced(options);
+        return 0;
+    }
     App app = {.events = 0};
     TributaryCallbacks callbacks = {.context = &app, .on_event = on_event, .device_state = tells};
     EXPECT_WORDS(CONFIGURATION, "come with each tick", tributary_machine_open(options, &callbacks, &app.machine));
@@ -127,8 +212,7 @@ int main(int count, char **arguments) {
     EXPECT(NOTHING, tributary_machine_perform(app.machine, train, &app));
     EXPECT_WORDS(ARGUMENT, "train is NULL", tributary_machine_perform(app.machine, NULL, &app));
 
-    TributaryDeviceState good = {.charging = 1, .unmetered = 1, .idle = 1, .battery_percent = TRIBUTARY_UNKNOWN, .thermal = 0};
-    TributaryDeviceState used = good;
+    TributaryDeviceState used = GOOD;
     used.idle = 0;
     TributaryTodo todo;
     uint64_t until;
@@ -137,7 +221,7 @@ int main(int count, char **arguments) {
     EXPECT_WORDS(ARGUMENT, "circumstances is NULL", tributary_machine_tick(app.machine, NULL, &todo, &until));
     for (;;) {
         // While somebody uses the device nothing is done but to write what is made.
-        TributaryCircumstances now = {.elapsed_ms = elapsed_ms(), .device = rested < 3 ? used : good, .examples = 10};
+        TributaryCircumstances now = {.elapsed_ms = elapsed_ms(), .device = rested < 3 ? used : GOOD, .examples = 10};
         before = threads();
         TributaryCode code = tributary_machine_tick(app.machine, &now, &todo, &until);
         // A helper of an earlier request may end at any time.

@@ -1,10 +1,11 @@
 // What a careless app does, with what each call must say. `.ci/sdks.sh` runs it plain and under sanitizers.
 //
-//     misuse OPTIONS.json OTHER.json | journal | damaged WORDS
+//     misuse OPTIONS.json OTHER.json | journal | damaged WORDS | holds | capped
 //
 // OPTIONS.json is of a participant of a task with a cohort of one, three rounds and the tensors w of shape [2, 3] and b of shape
 // [2], and allows a model of 1000 bytes; OTHER.json is of a participant with a folder of its own, whose secrets this program keeps.
-// With `journal` it enrols and leaves its journal; with `damaged` that was changed, and must be refused with these words.
+// With `journal` it enrols and leaves its journal; with `damaged` that was changed, or another process has it, and it must be
+// refused with these words. With `holds` it has its journal until its input ends. With `capped` its options allow it a byte a day.
 
 #include <math.h>
 #include <pthread.h>
@@ -225,6 +226,7 @@ static void every_wrong_answer(TributaryParticipant participant, TributaryJob jo
     CHECK(plan.learning_rate == 0.05 && plan.weight_decay == 0.01 && plan.proximal_mu == 0.5 && plan.gradient_clip == 2);
     CHECK(plan.optimizer == TRIBUTARY_OPTIMIZER_ADAMW && plan.beta1 == 0.9 && plan.beta2 == 0.99 && plan.epsilon == 1e-8);
     CHECK(plan.momentum == 0 && plan.accumulate == 2 && plan.steps == 0);
+    CHECK(plan.rate_changes == 1 && plan.budget_steps == 9 && plan.budget_ms == 20000);
     EXPECT(OK, tributary_job_tensor(job, 1, &tensor));
     CHECK(strcmp(tensor.name, "b") == 0 && tensor.dimensions == 1 && tensor.shape[0] == 2 && tensor.offset == 6);
     EXPECT(NOTHING, tributary_job_tensor(job, 2, &tensor));
@@ -312,6 +314,21 @@ static TributaryCode in_thread(void *(*function)(void *), Work work) {
     return work.code;
 }
 
+// Whichever comes second is told so, by the job or by its handle.
+static void two_threads_answer(TributaryParticipant participant, TributaryJob job) {
+    Work works[2] = {{participant, job, TRIBUTARY_CODE_FAILED}, {participant, job, TRIBUTARY_CODE_FAILED}};
+    pthread_t threads[2];
+    for (int at = 0; at < 2; ++at) {
+        CHECK(pthread_create(&threads[at], NULL, finish_in_thread, &works[at]) == 0);
+    }
+    for (int at = 0; at < 2; ++at) {
+        CHECK(pthread_join(threads[at], NULL) == 0);
+    }
+    int first = works[0].code == TRIBUTARY_CODE_OK ? 0 : 1;
+    TributaryCode second = works[1 - first].code;
+    CHECK(works[first].code == TRIBUTARY_CODE_OK && (second == TRIBUTARY_CODE_ANSWERED || second == TRIBUTARY_CODE_CLOSED));
+}
+
 static void a_forked_child_is_told(TributaryParticipant participant, TributaryJob job) {
     pid_t child = fork();
     if (child == 0) {
@@ -366,7 +383,7 @@ static void a_participant(const char *options) {
     EXPECT(OK, tributary_id(participant, id, sizeof id, NULL));
     CHECK(strlen(id) == 36);
     EXPECT(OK, tributary_privacy_lifetime(participant, (char[512]){0}, 512, NULL));
-    EXPECT(OK, in_thread(finish_in_thread, (Work){participant, job, TRIBUTARY_CODE_OK}));
+    two_threads_answer(participant, job);
     EXPECT(CLOSED, tributary_job_finish(job, NULL, 0, 5, NULL, 0));
     EXPECT(CLOSED, tributary_job_check(job));
     EXPECT(CLOSED, tributary_job_free(job));
@@ -385,7 +402,7 @@ static void a_participant(const char *options) {
     uint8_t half[4];
     EXPECT(OK, tributary_job_checkpoint(job, half, sizeof half, NULL));
     CHECK(memcmp(half, "half", 4) == 0);
-    EXPECT(OK, tributary_job_finish(job, NULL, 0, 5, NULL, 0));
+    EXPECT(OK, in_thread(finish_in_thread, (Work){participant, job, TRIBUTARY_CODE_OK}));
 
     // The third, of which nothing is saved: nobody waits for it any more.
     job = next_job(participant);
@@ -449,6 +466,17 @@ static void blocks_in_request(void *context, TributaryExchange exchange, const T
     (void)request;
     block(context);
     EXPECT(OK, tributary_exchange_fail(exchange, "it comes too late"));
+}
+
+static void fails_request(void *context, TributaryExchange exchange, const TributaryRequest *request) {
+    (void)context, (void)request;
+    EXPECT(OK, tributary_exchange_fail(exchange, "the radio is off"));
+}
+
+static int blocks_in_certificate(void *context, const char *certificate, const uint8_t *key, size_t key_bytes) {
+    (void)certificate, (void)key, (void)key_bytes;
+    block(context);
+    return 0;
 }
 
 static int takes_certificate(void *context, const char *certificate, const uint8_t *key, size_t key_bytes) {
@@ -555,12 +583,18 @@ static void secrets_of_its_own(const char *options) {
         set_over(&secrets, 1);
     }
     set_over(&secrets, 0);
-    // Another key, or none any more: the journal is not touched.
+    // Another device's key, or none any more: the journal is not touched, by whoever opens it.
+    TributaryMachine machine;
+    TributaryModel model;
     secrets.secrets[0][5] ^= 1;
     EXPECT_WORDS(JOURNAL, "does not open", tributary_start(options, &app, &participant));
+    EXPECT_WORDS(JOURNAL, "does not open", tributary_machine_open(options, &app, &machine));
+    EXPECT_WORDS(JOURNAL, "does not open", tributary_model_load(options, &app, "absent", &model));
     int saves = secrets.saves;
     memset(secrets.names, 0, sizeof secrets.names);
     EXPECT_WORDS(JOURNAL, "key store has no key", tributary_start(options, &app, &participant));
+    EXPECT_WORDS(JOURNAL, "key store has no key", tributary_machine_open(options, &app, &machine));
+    EXPECT_WORDS(JOURNAL, "key store has no key", tributary_model_load(options, &app, "absent", &model));
     CHECK(secrets.saves == saves);
     set_over(&secrets, 1);
 }
@@ -652,23 +686,70 @@ static void a_damaged_journal(const char *options, const char *words) {
     EXPECT_WORDS(JOURNAL, words, tributary_model_load(options, NULL, "absent", &model));
 }
 
+// What it sends when it enrols is more than a byte: then it rests, whatever the device is like.
+static void a_byte_a_day(const char *options) {
+    TributaryParticipant participant;
+    TributaryDataUse used;
+    TributaryCode code;
+    char held_up[256];
+    EXPECT(OK, tributary_start(options, NULL, &participant));
+    while ((code = tributary_held_up(participant, held_up, sizeof held_up, NULL)) == TRIBUTARY_CODE_NOTHING) {
+        usleep(10000);
+    }
+    EXPECT(OK, code);
+    CHECK(strncmp(held_up, "data_cap: ", 10) == 0);
+    EXPECT(OK, tributary_data_use(participant, &used));
+    CHECK(used.sent_today > 0 && used.sent >= used.sent_today && used.received >= used.received_today);
+    TributaryJob job;
+    EXPECT(NOTHING, tributary_next(participant, 0, &job));
+    EXPECT(OK, tributary_close(participant, 10000));
+}
+
+static void holds_its_journal(const char *options) {
+    TributaryParticipant participant;
+    EXPECT(OK, tributary_start(options, NULL, &participant));
+    puts("started");
+    fflush(stdout);
+    while (getchar() != EOF) {
+    }
+    EXPECT(OK, tributary_close(participant, 10000));
+}
+
+// What it does beside misuse, in a process of its own.
+static int is_done(int count, char **arguments) {
+    char *own = read_text(arguments[1]);
+    if (count == 4) {
+        a_damaged_journal(own, arguments[3]);
+    } else if (strcmp(arguments[2], "journal") == 0) {
+        leaves_a_journal(own);
+    } else if (strcmp(arguments[2], "holds") == 0) {
+        holds_its_journal(own);
+    } else if (strcmp(arguments[2], "capped") == 0) {
+        a_byte_a_day(own);
+    } else {
+        free(own);
+        return 0;
+    }
+    free(own);
+    return 1;
+}
+
 int main(int count, char **arguments) {
     CHECK(count == 3 || count == 4);
-    if (strcmp(arguments[2], "journal") == 0 || count == 4) {
-        char *own = read_text(arguments[1]);
-        count == 4 ? a_damaged_journal(own, arguments[3]) : leaves_a_journal(own);
-        free(own);
+    if (is_done(count, arguments)) {
         return 0;
     }
     char *options = read_text(arguments[1]), *other = read_text(arguments[2]);
     nothing_is_there(options);
     a_participant(options);
     secrets_of_its_own(other);
-    static atomic_int in_event, in_state, in_request;
+    static atomic_int in_event, in_state, in_request, in_certificate;
     a_callback_that_blocks(options, (TributaryCallbacks){.on_event = blocks_in_event}, &in_event);
     a_callback_that_blocks(options, (TributaryCallbacks){.device_state = blocks_in_state}, &in_state);
     TributaryCallbacks client = {.begin_request = blocks_in_request, .show_certificate = takes_certificate};
     a_callback_that_blocks(options, client, &in_request);
+    client = (TributaryCallbacks){.begin_request = fails_request, .show_certificate = blocks_in_certificate};
+    a_callback_that_blocks(options, client, &in_certificate);
     a_client_of_its_own(options);
     free(options);
     free(other);

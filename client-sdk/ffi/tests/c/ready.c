@@ -1,17 +1,20 @@
 // An app without a training function: the library trains the task's ready model on its rows, and the app uses the model.
 //
-//     ready OPTIONS.json [offline]
+//     ready OPTIONS.json [offline | mlp | cnn]
 //
-// The task's model is `linear` with 4 inputs and 2 classes. Prints what the model says of some rows; with `offline` it only does that, while
-// the coordinator is gone: by a participant, and without one.
+// The task's model is `linear` with 4 inputs and 2 classes, and the options have `"required": false`. Prints what the model says of some rows;
+// with `offline` it only does that, while the coordinator is gone: by a participant, and without one. With the name of another model it trains
+// and uses that in the task of this name: `mlp` takes 4 inputs, and `cnn` images of 4 by 4.
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tributary.h"
 
-enum { ROWS = 64, WIDTH = 4 };
+enum { ROWS = 64, WIDTH = 4, PIXELS = 16 };
 
 static void expect(const char *what, TributaryCode got, TributaryCode expected, const char *words) {
     char reason[1024] = "";
@@ -60,6 +63,67 @@ static void print(Used used) {
            used.scores[3], used.right);
 }
 
+// Unless the app says otherwise it refuses rounds in the clear, and remembers why.
+static void refuse_clear(char *options) {
+    static const char lax[] = "\"required\": false", strict[] = "\"required\": true ";
+    char *place = strstr(options, lax), said[8192];
+    if (place == NULL) {
+        fprintf(stderr, "the options have no %s\n", lax);
+        exit(1);
+    }
+    memcpy(place, strict, strlen(strict));
+    TributaryParticipant participant;
+    expect("start strictly", tributary_start(options, NULL, &participant), TRIBUTARY_CODE_OK, "");
+    do {
+        usleep(10000);
+        expect("refusals", tributary_refusals(participant, said, sizeof said, NULL), TRIBUTARY_CODE_OK, "");
+    } while (strcmp(said, "[]") == 0);
+    if (strstr(said, "without secure aggregation") == NULL || strstr(said, "\"round\":1") == NULL || strstr(said, "\"times\":") == NULL) {
+        fprintf(stderr, "refused: %s\n", said);
+        exit(1);
+    }
+    expect("too small", tributary_refusals(participant, said, 2, NULL), TRIBUTARY_CODE_TOO_SMALL, "");
+    expect("close strictly", tributary_close(participant, 10000), TRIBUTARY_CODE_OK, "");
+    memcpy(place, lax, strlen(lax));
+}
+
+static void another_kind(const char *options, const char *kind, const uint32_t *labels) {
+    static float features[ROWS * PIXELS];
+    size_t width = strcmp(kind, "cnn") == 0 ? PIXELS : WIDTH, length, parameters;
+    for (size_t at = 0; at < ROWS * width; ++at) {
+        features[at] = (float)(at * 7 % 10) / 10 + (at % 2 == at / width % 2 ? 1 : 0);
+    }
+    TributaryParticipant participant;
+    TributaryModel model;
+    TributaryOrigin origin;
+    TributaryJob job;
+    TributaryCode code;
+    const float *values;
+    float scores[4];
+    int rounds = 0;
+    expect("start", tributary_start(options, NULL, &participant), TRIBUTARY_CODE_OK, "");
+    while ((code = tributary_next(participant, 60000, &job)) == TRIBUTARY_CODE_OK || code == TRIBUTARY_CODE_NOTHING) {
+        if (code == TRIBUTARY_CODE_OK) {
+            expect("another width", tributary_job_train(job, features, labels, ROWS / 2, 2 * width), TRIBUTARY_CODE_UPDATE, "");
+            expect("train", tributary_job_train(job, features, labels, ROWS, width), TRIBUTARY_CODE_OK, "");
+            ++rounds;
+        }
+    }
+    expect("end", code, TRIBUTARY_CODE_ENDED, "");
+    expect("model", tributary_model(participant, kind, &model), TRIBUTARY_CODE_OK, "");
+    expect("origin", tributary_model_origin(model, &origin), TRIBUTARY_CODE_OK, "");
+    expect("values", tributary_model_parameters(model, &values, &parameters), TRIBUTARY_CODE_OK, "");
+    expect("scores", tributary_model_scores(model, features, 2 * width, scores, 4, &length), TRIBUTARY_CODE_OK, "");
+    int is_finite = length == 4 && isfinite(scores[0]) && isfinite(scores[1]) && isfinite(scores[2]) && isfinite(scores[3]);
+    if (rounds != 1 || origin.version != 1 || strstr(origin.architecture, kind) == NULL || !is_finite) {
+        fprintf(stderr, "%s: %d rounds, version %u, %zu scores\n", kind, rounds, (unsigned)origin.version, length);
+        exit(1);
+    }
+    printf("%s: %zu parameters, trained and used\n", kind, parameters);
+    expect("free", tributary_model_free(model), TRIBUTARY_CODE_OK, "");
+    expect("close", tributary_close(participant, 10000), TRIBUTARY_CODE_OK, "");
+}
+
 int main(int count, char **arguments) {
     static char options[1 << 16];
     FILE *file = count >= 2 ? fopen(arguments[1], "rb") : NULL;
@@ -78,6 +142,10 @@ int main(int count, char **arguments) {
     }
     TributaryParticipant participant;
     TributaryModel model;
+    if (count == 3 && strcmp(arguments[2], "offline") != 0) {
+        another_kind(options, arguments[2], labels);
+        return 0;
+    }
     if (count == 3) {
         expect("start offline", tributary_start(options, NULL, &participant), TRIBUTARY_CODE_OK, "");
         expect("model", tributary_model(participant, "ready", &model), TRIBUTARY_CODE_OK, "");
@@ -88,6 +156,7 @@ int main(int count, char **arguments) {
         print(use(model, features));
         return 0;
     }
+    refuse_clear(options);
     expect("start", tributary_start(options, NULL, &participant), TRIBUTARY_CODE_OK, "");
     for (;;) {
         TributaryJob job;

@@ -84,8 +84,9 @@ private final class Known: @unchecked Sendable {
 /// Takes part for a while, whenever the system has time for it. `register` before the app has finished launching; the identifier must
 /// be in the app's Info.plist under `BGTaskSchedulerPermittedIdentifiers`, and `processing` under `UIBackgroundModes`.
 public enum BackgroundTraining {
-    /// `work` starts a participant, trains until it is cancelled, and closes the participant. The system may also kill the
-    /// process at any instant: the journal knows how to go on.
+    /// `work` takes part until it is cancelled, pauses its participant then, and returns once the training under way has saved a checkpoint; it
+    /// keeps the participant for its next run, since closing it would give the round up (`examples/ios`). The system may also kill the process
+    /// at any instant: the journal knows how to go on.
     public static func register(_ identifier: String, work: @escaping @Sendable () async -> Void) {
         BGTaskScheduler.shared.register(forTaskWithIdentifier: identifier, using: nil) { task in
             schedule(identifier)

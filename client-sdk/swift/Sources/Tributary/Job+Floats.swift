@@ -64,15 +64,17 @@ public struct Plan: Decodable, Sendable {
 
     private let schedule: Said?
     private let warmup: Said?
+    private let budget: Said?
 
-    /// Whether it asks for steps of gradient descent at one learning rate, each after one mini-batch, and nothing else.
+    /// Whether it asks for steps of gradient descent at one learning rate, each after one mini-batch of `batchSize` examples, and nothing else. A
+    /// budget, at which training ends early, is something else.
     public var isPlainSgd: Bool {
         optimizer == .sgd && momentum == 0 && weightDecay == 0 && proximalMu == 0 && gradientClip == nil && (accumulate ?? 1) == 1
-            && schedule == nil && warmup == nil
+            && schedule == nil && warmup == nil && budget == nil
     }
 
     enum CodingKeys: String, CodingKey {
-        case epochs, steps, momentum, accumulate, schedule, warmup
+        case epochs, steps, momentum, accumulate, schedule, warmup, budget
         case batchSize = "batch_size"
         case learningRate = "learning_rate"
         case weightDecay = "weight_decay"

@@ -7,6 +7,12 @@ extension Model {
         try loadModel(options: json(options), keyStore: keyStore, task: task)
     }
 
+    /// The same without holding the thread.
+    public static func loaded(options: [String: Any], task: String, keyStore: KeyStore? = nil) async throws -> Model? {
+        let options = try json(options)
+        return try await waiting { try loadModel(options: options, keyStore: keyStore, task: task) }
+    }
+
     /// A copy of the parameters, flat and row-major.
     public func values() -> [Float] {
         parameters().floats
@@ -57,9 +63,19 @@ extension Machine {
         try perform(trainer: Called(train))
     }
 
+    /// What was spent on each private task, from the participant's own ledger.
+    public func spent() throws -> [PrivacySpent] {
+        try decoded(privacySpent())
+    }
+
+    /// What was spent on all tasks together, and the limit on it.
+    public func spentInAll() throws -> PrivacyLifetime {
+        try decoded(privacyLifetime())
+    }
+
     /// What it refused so far, and why, the latest last.
     public func refused() throws -> [Refusal] {
-        try [Refusal](json: refusals())
+        try decoded(refusals())
     }
 }
 

@@ -9,7 +9,7 @@ public struct Event: Sendable {
 /// Waits of the library, which hold a thread, happen here and not on the threads of Swift's concurrency.
 private let waits = DispatchQueue(label: "org.tributary.waits", attributes: .concurrent)
 
-private func waiting<T: Sendable>(_ work: @escaping @Sendable () throws -> T) async throws -> T {
+func waiting<T: Sendable>(_ work: @escaping @Sendable () throws -> T) async throws -> T {
     try await withCheckedThrowingContinuation { continuation in
         waits.async { continuation.resume(with: Result(catching: work)) }
     }
@@ -72,39 +72,41 @@ extension Participant {
         try await waiting { try self.model(task: task) }
     }
 
+    /// The tasks that there is a model of, the latest last: `models()` without holding the thread.
+    public func modelNames() async throws -> [String] {
+        try await waiting { try self.models() }
+    }
+
+    /// What was spent on each private task, from the participant's own ledger: see `privacySpent()`, which gives the same as JSON and holds the
+    /// thread.
+    public func spent() async throws -> [PrivacySpent] {
+        try decoded(await waiting { try self.privacySpent() })
+    }
+
+    /// What was spent on all tasks together, and the limit on it: see `privacyLifetime()`, which gives the same as JSON and holds the thread.
+    public func spentInAll() async throws -> PrivacyLifetime {
+        try decoded(await waiting { try self.privacyLifetime() })
+    }
+
     /// What it refused so far, and why, the latest last: see `refusals()`, which gives the same as JSON and holds the thread.
     public func refused() async throws -> [Refusal] {
-        try [Refusal](json: await waiting { try self.refusals() })
+        try decoded(await waiting { try self.refusals() })
+    }
+
+    /// The condition of the device that holds it up now, if one does: `heldUp()` without holding the thread.
+    public func holdUp() async throws -> HeldUp? {
+        try await waiting { try self.heldUp() }
+    }
+
+    /// What was sent and received: `dataUse()` without holding the thread.
+    public func traffic() async throws -> DataUse {
+        try await waiting { try self.dataUse() }
     }
 
     /// Stops it, and waits until it has ended or the time is up; returns which. The journal knows how to go on.
     @discardableResult
     public func close(within seconds: TimeInterval = 10) async throws -> Bool {
         try await waiting { try self.close(limitMs: UInt64(seconds * 1000)) }
-    }
-}
-
-/// What was refused for one reason.
-public struct Refusal: Sendable, Decodable {
-    /// The attempt that was refused last.
-    public let task: String
-    public let round: UInt32
-    public let attempt: UInt32
-    /// What the coordinator was told; nil where it was told nothing.
-    public let code: String?
-    /// In words, which stay on the device.
-    public let reason: String
-    /// When it was refused last, in milliseconds since 1970.
-    public let atMs: Int64
-    /// How often the task was refused for this reason.
-    public let times: UInt64
-}
-
-extension [Refusal] {
-    init(json: String) throws {
-        let decoder = JSONDecoder()
-        decoder.keyDecodingStrategy = .convertFromSnakeCase
-        self = try decoder.decode([Refusal].self, from: Data(json.utf8))
     }
 }
 

@@ -31,17 +31,29 @@ struct Blobs {
         return Double(right.count) / Double(count)
     }
 
-    /// One pass of stochastic gradient descent.
-    func trainEpoch(_ parameters: inout [Float], _ learningRate: Double) {
-        for (example, label) in zip(examples, labels) {
-            let all = probabilities(parameters, example)
+    /// One pass over the data: a step of gradient descent after each `batchSize` examples.
+    func trainEpoch(_ parameters: inout [Float], batchSize: Int, learningRate: Double) {
+        for begin in stride(from: 0, to: count, by: min(batchSize, count)) {
+            descend(&parameters, begin..<min(begin + batchSize, count), learningRate)
+        }
+    }
+
+    /// A step by the mean gradient of the examples in `batch`.
+    private func descend(_ parameters: inout [Float], _ batch: Range<Int>, _ learningRate: Double) {
+        var gradient = [Double](repeating: 0, count: parameters.count)
+        for example in batch {
+            let all = probabilities(parameters, examples[example])
             for kind in 0..<Self.classes {
-                let step = Float(learningRate * (all[kind] - (kind == label ? 1 : 0)))
+                let error = all[kind] - (kind == labels[example] ? 1 : 0)
                 for feature in 0..<Self.features {
-                    parameters[kind * Self.features + feature] -= step * example[feature]
+                    gradient[kind * Self.features + feature] += error * Double(examples[example][feature])
                 }
-                parameters[Self.classes * Self.features + kind] -= step
+                gradient[Self.classes * Self.features + kind] += error
             }
+        }
+        let rate = learningRate / Double(batch.count)
+        for index in parameters.indices {
+            parameters[index] -= Float(rate * gradient[index])
         }
     }
 

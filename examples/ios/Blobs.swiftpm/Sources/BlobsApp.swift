@@ -6,6 +6,7 @@ import Tributary
 struct BlobsApp: App {
     static let identifier = "org.tributary.example.training"
     @State private var text = "Training runs while the phone charges and nobody uses it."
+    @State private var used = ""
 
     init() {
         BackgroundTraining.register(Self.identifier) {
@@ -22,6 +23,7 @@ struct BlobsApp: App {
         WindowGroup {
             VStack {
                 Text(text)
+                Text(used)
                 Button("Train now") {
                     Task {
                         do {
@@ -30,9 +32,20 @@ struct BlobsApp: App {
                         } catch {
                             text = "\(error)"
                         }
+                        await use()
                     }
                 }
             }
+            .task { await use() }
+        }
+    }
+
+    /// The app uses the model, also without a network.
+    @MainActor private func use() async {
+        do {
+            used = try await Federation.used()
+        } catch {
+            used = "\(error)"
         }
     }
 }

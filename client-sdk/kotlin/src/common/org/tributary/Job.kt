@@ -16,7 +16,7 @@ import org.tributary.ffi.TributaryException
 
 /**
  * One model to train. Takes one answer ([finish], [train], [fail] or [refuse]), from any thread. One that comes too late is dropped, which is
- * no error: go on with the next job.
+ * no error: go on with the next job. After [close] calls throw `TributaryException.Closed`.
  */
 public class Job internal constructor(private val native: org.tributary.ffi.Job) : AutoCloseable {
     private val description: JsonObject = Json.parseToJsonElement(native.description()).jsonObject
@@ -46,28 +46,28 @@ public class Job internal constructor(private val native: org.tributary.ffi.Job)
     public val tensors: List<Tensor> = native.tensors()
 
     /** Whether the round no longer waits: training may stop. Cheap: look between batches. */
-    public val isOverdue: Boolean get() = native.isOverdue()
+    public val isOverdue: Boolean get() = native.unlessClosed { isOverdue() }
 
     /** A copy of the parameters, flat and row-major, to be trained in place and given to [finish]. */
-    public fun parameters(): FloatArray = floats(native.parameters())
+    public fun parameters(): FloatArray = floats(native.unlessClosed { parameters() })
 
     /**
      * What [Plan.proximalMu] pulls towards, in the form of [parameters]; null if that is the model that the job begins with. Only for an
      * app whose options say `trains_within`.
      */
-    public fun anchor(): FloatArray? = native.anchor()?.let(::floats)
+    public fun anchor(): FloatArray? = native.unlessClosed { anchor() }?.let(::floats)
 
     /**
      * What must be added to the gradient of every step, in the form of [parameters], if anything. Only for an app whose options say
      * `trains_within`.
      */
-    public fun correction(): FloatArray? = native.correction()?.let(::floats)
+    public fun correction(): FloatArray? = native.unlessClosed { correction() }?.let(::floats)
 
     /** The frozen model, if the [parameters] are its adapters. Only for an app whose options say `trains_adapters`. */
-    public fun base(): AdapterBase? = native.base()?.let(::AdapterBase)
+    public fun base(): AdapterBase? = native.unlessClosed { base() }?.let(::AdapterBase)
 
     /** What the training of this job saved last, before it was paused or its process was killed; null if it begins. */
-    public fun checkpoint(): ByteArray? = native.checkpoint()
+    public fun checkpoint(): ByteArray? = native.unlessClosed { checkpoint() }
 
     /**
      * Keeps the state of the training, so that it goes on from there after a pause, and after its process was killed. It replaces the last
@@ -76,16 +76,16 @@ public class Job internal constructor(private val native: org.tributary.ffi.Job)
      * Returns whether it was kept: if not, the round no longer waits, or the job was taken back, and training may stop. Throws
      * `TributaryException.Update` if it is larger than four times `max_model_bytes`.
      */
-    public fun saveCheckpoint(state: ByteArray): Boolean = inTime { native.saveCheckpoint(state) }
+    public fun saveCheckpoint(state: ByteArray): Boolean = inTime { saveCheckpoint(state) }
 
     /** Whether the last checkpoint is old enough for a new one. Cheap: look between batches. */
-    public val isCheckpointDue: Boolean get() = native.isCheckpointDue()
+    public val isCheckpointDue: Boolean get() = native.unlessClosed { isCheckpointDue() }
 
     /**
      * Whether the training should rest: save a checkpoint then, within ten seconds. The job is taken back, and comes again when it goes on, if
      * its round still waits; the round of a job that has never saved one is given up. Cheap: look between batches.
      */
-    public val shouldPause: Boolean get() = native.shouldPause()
+    public val shouldPause: Boolean get() = native.unlessClosed { shouldPause() }
 
     /**
      * Hands in the trained parameters. What leaves the device is clipped, weighted, noised and masked as the task prescribes.
@@ -99,7 +99,8 @@ public class Job internal constructor(private val native: org.tributary.ffi.Job)
      */
     public fun finish(parameters: FloatArray, examples: Long, metrics: Map<String, Double> = emptyMap()): Boolean {
         val count = maxOf(examples, 0).toULong()
-        return inTime { native.finish(bytes(parameters), count, metrics.map { (name, value) -> Metric(name, value, count) }) }
+        val measured = metrics.map { (name, value) -> Metric(name, value, count) }
+        return inTime { finish(bytes(parameters), count, measured) }
     }
 
     /**
@@ -114,30 +115,30 @@ public class Job internal constructor(private val native: org.tributary.ffi.Job)
     public fun train(features: FloatArray, labels: IntArray, width: Int, heldOut: Rows? = null): Boolean = inTime {
         val classes = labels.map { it.toUInt() }
         when (heldOut) {
-            null -> native.train(bytes(features), classes, width.toULong())
+            null -> train(bytes(features), classes, width.toULong())
             else -> {
                 val held = heldOut.labels.map { it.toUInt() }
-                native.trainAndMeasure(bytes(features), classes, width.toULong(), bytes(heldOut.features), held)
+                trainAndMeasure(bytes(features), classes, width.toULong(), bytes(heldOut.features), held)
             }
         }
     }
 
     /** Says that training failed. The reason stays on the device. Where the round no longer waits, nobody is told. */
     public fun fail(reason: String) {
-        inTime { native.fail(reason) }
+        inTime { fail(reason) }
     }
 
     /** Says that this app does not do such jobs. The reason stays on the device. Where the round no longer waits, nobody is told. */
     public fun refuse(reason: String) {
-        inTime { native.refuse(reason) }
+        inTime { refuse(reason) }
     }
 
     /** Gives the job up without an answer, unless it has one. */
     override fun close(): Unit = native.destroy()
 
     /** Whether the round still waited for the answer. */
-    private inline fun inTime(answer: () -> Unit): Boolean = try {
-        answer()
+    private inline fun inTime(answer: org.tributary.ffi.Job.() -> Unit): Boolean = try {
+        native.unlessClosed(answer)
         true
     } catch (_: TributaryException.Overdue) {
         false
@@ -209,10 +210,13 @@ public class Plan internal constructor(public val all: JsonObject) {
     /** The rule of a step. */
     public val optimizer: Optimizer = all["optimizer"]?.jsonObject?.let(::readOptimizer) ?: Optimizer.Sgd
 
-    /** Whether it asks for steps of gradient descent at one learning rate, each after one mini-batch, and nothing else. */
+    /**
+     * Whether it asks for steps of gradient descent at one learning rate, each after one mini-batch of [batchSize] examples, and nothing else. A
+     * budget, at which training ends early, is something else.
+     */
     public val isPlainSgd: Boolean
         get() = optimizer == Optimizer.Sgd && momentum == 0.0 && weightDecay == 0.0 && proximalMu == 0.0 && gradientClip == null &&
-            accumulate == 1 && "schedule" !in all && "warmup" !in all
+            accumulate == 1 && listOf("schedule", "warmup", "budget").none(all::containsKey)
 }
 
 private fun readOptimizer(said: JsonObject): Optimizer {

@@ -1,10 +1,6 @@
 package org.tributary
 
-import kotlinx.serialization.json.Json
-import kotlinx.serialization.json.JsonArray
 import kotlinx.serialization.json.JsonObject
-import kotlinx.serialization.json.jsonArray
-import kotlinx.serialization.json.jsonObject
 import org.tributary.ffi.Callbacks
 import org.tributary.ffi.Circumstances
 import org.tributary.ffi.DataUse
@@ -31,7 +27,7 @@ import kotlin.time.Duration
  *         }
  *     }
  *
- * Any thread may call, but [tick] and [perform] not from a callback.
+ * Any thread may call, but [tick] and [perform] not from a callback. After [close] calls throw `TributaryException.Closed`.
  */
 public class Machine private constructor(private val native: org.tributary.ffi.Machine) : AutoCloseable {
     public companion object {
@@ -58,45 +54,46 @@ public class Machine private constructor(private val native: org.tributary.ffi.M
      * Throws `TributaryException` if it ended early.
      */
     public fun tick(device: DeviceState = DeviceState(), examples: Long? = null, elapsed: Duration? = null): Todo =
-        native.tick(Circumstances(elapsed?.inWholeMilliseconds?.toULong(), device, examples?.toULong()))
+        native.unlessClosed { tick(Circumstances(elapsed?.inWholeMilliseconds?.toULong(), device, examples?.toULong())) }
 
     /**
      * Does on this thread what the last tick said, and waits for it. [train] is called if it said `Todo.Train`, and answers the job before
      * it returns; if `job.shouldPause`, it may save a checkpoint and return without an answer, and is called again. So it is when `job.train`
      * has paused. Returns whether there was something to do that no other thread does.
      */
-    public fun perform(train: (Job) -> Unit): Boolean = native.perform(
-        object : Trainer {
+    public fun perform(train: (Job) -> Unit): Boolean {
+        val trainer = object : Trainer {
             override fun train(job: org.tributary.ffi.Job) = Job(job).use(train)
-        },
-    )
+        }
+        return native.unlessClosed { perform(trainer) }
+    }
 
     /** Has it end from the next tick on; an update that waits to be sent stays in the journal. */
-    public fun stop(): Unit = native.stop()
+    public fun stop(): Unit = native.unlessClosed { stop() }
 
     /** The participant's id, once it is enrolled. */
-    public fun id(): String? = native.id()
+    public fun id(): String? = native.unlessClosed { id() }
 
     /** The condition of the device that held it up at the last tick, if one did. */
-    public fun heldUp(): HeldUp? = native.heldUp()
+    public fun heldUp(): HeldUp? = native.unlessClosed { heldUp() }
 
     /** The model of a task, as [Participant.model]; reads the journal on this thread. */
-    public fun model(task: String): Model? = native.model(task)?.let(::Model)
+    public fun model(task: String): Model? = native.unlessClosed { model(task) }?.let(::Model)
 
     /** The tasks that there is a model of, the latest last; reads the journal on this thread. */
-    public fun models(): List<String> = native.models()
+    public fun models(): List<String> = native.unlessClosed { models() }
 
     /** What was spent on each private task, from the participant's own ledger. */
-    public fun privacySpent(): JsonArray = Json.parseToJsonElement(native.privacySpent()).jsonArray
+    public fun privacySpent(): List<PrivacySpent> = readPrivacySpent(native.unlessClosed { privacySpent() })
 
     /** What was spent on all tasks together, and the limit on it. */
-    public fun privacyLifetime(): JsonObject = Json.parseToJsonElement(native.privacyLifetime()).jsonObject
+    public fun privacyLifetime(): PrivacyLifetime = readPrivacyLifetime(native.unlessClosed { privacyLifetime() })
 
     /** What it refused so far, and why, as [Participant.refusals]. */
-    public fun refusals(): JsonArray = Json.parseToJsonElement(native.refusals()).jsonArray
+    public fun refusals(): List<Refusal> = readRefusals(native.unlessClosed { refusals() })
 
     /** What was sent and received, as of the last tick. */
-    public fun dataUse(): DataUse = native.dataUse()
+    public fun dataUse(): DataUse = native.unlessClosed { dataUse() }
 
     /** Forgets it at once; the journal knows how to go on. */
     override fun close(): Unit = native.destroy()

@@ -49,14 +49,14 @@ public class Model internal constructor(private val native: org.tributary.ffi.Mo
     public val tensors: List<Tensor> = native.tensors()
 
     /** A copy of the parameters, flat and row-major. */
-    public fun parameters(): FloatArray = floats(native.parameters())
+    public fun parameters(): FloatArray = floats(native.unlessClosed { parameters() })
 
     /**
      * The scores of each class for each row, before softmax, row after row, if the model is one of the SDK's own. Throws
      * `TributaryException.Argument` if it is none of them, or the rows do not fit.
      */
-    public fun scores(rows: FloatArray): FloatArray = floats(native.scores(bytes(rows)))
+    public fun scores(rows: FloatArray): FloatArray = floats(native.unlessClosed { scores(bytes(rows)) })
 
-    /** Frees its memory. */
+    /** Frees its memory; [parameters] and [scores] then throw `TributaryException.Closed`. */
     override fun close(): Unit = native.destroy()
 }

@@ -8,9 +8,7 @@ import kotlinx.coroutines.flow.Flow
 import kotlinx.coroutines.flow.flow
 import kotlinx.coroutines.withContext
 import kotlinx.serialization.json.Json
-import kotlinx.serialization.json.JsonArray
 import kotlinx.serialization.json.JsonObject
-import kotlinx.serialization.json.jsonArray
 import kotlinx.serialization.json.jsonObject
 import org.tributary.ffi.Callbacks
 import org.tributary.ffi.DataUse
@@ -43,7 +41,8 @@ internal fun listener(tell: (Event) -> Unit): EventListener = object : EventList
  *         }
  *     }
  *
- * All methods may be called from any thread, those that suspend from any dispatcher. [TributaryException] says what went wrong.
+ * All methods may be called from any thread, those that suspend from any dispatcher. [TributaryException] says what went
+ * wrong; after [close] it is `TributaryException.Closed`, but from a second [close], which does nothing.
  */
 public class Participant private constructor(private val native: org.tributary.ffi.Participant) : AutoCloseable {
     public companion object {
@@ -51,8 +50,10 @@ public class Participant private constructor(private val native: org.tributary.f
          * Starts a participant. [options] has `server` and `journal` (a folder of the app), at first `ca_pem` and `token`, and what
          * docs/OPTIONS.md lists.
          *
-         * [conditions], [keyStore] and [onEvent] are called on the participant's thread: they must return at once, and must not
-         * call what suspends or closes here. What they throw counts as a device of which nothing is known, as a failed store, and as nothing.
+         * [conditions], [keyStore], [httpClient] and [onEvent] may be called from any thread: the key store also from one of the app's that
+         * saves a checkpoint, since it is called by the thread that writes the journal. They must return at once, and must not call what
+         * suspends or closes here; the key store must not use a job either. What they throw counts as a device of which nothing is known, as a
+         * failed store, as a request without an answer, and as nothing.
          * With [conditions] the policy is `device_conditions` of the options: by default the device charges, nobody uses it, its network is
          * unmetered, and it is not hot. [httpClient] sends in the place of the library's own HTTPS.
          */
@@ -93,7 +94,7 @@ public class Participant private constructor(private val native: org.tributary.f
             }
             // A job is kept before the way back, on which the caller may be cancelled, and given out above.
             val next = withContext(NonCancellable + Dispatchers.IO) {
-                native.next(SLICE_MS).also { if (it is Next.Job) kept.add(Job(it.job)) }
+                native.unlessClosed { next(SLICE_MS) }.also { if (it is Next.Job) kept.add(Job(it.job)) }
             }
             if (next is Next.Ended) return null
         }
@@ -104,67 +105,63 @@ public class Participant private constructor(private val native: org.tributary.f
      * back, and comes again if its round still waits. If it has saved none by then, its round is given up, as is any other whose update is
      * not made.
      */
-    public fun pause(): Unit = native.pause()
+    public fun pause(): Unit = native.unlessClosed { pause() }
 
     /** Ends a pause. */
-    public fun resume(): Unit = native.resume()
+    public fun resume(): Unit = native.unlessClosed { resume() }
 
     /** Has the participant ask its [DeviceConditions] now. */
-    public fun conditionsChanged(): Unit = native.conditionsChanged()
+    public fun conditionsChanged(): Unit = native.unlessClosed { conditionsChanged() }
 
     /** The number of training examples that the coordinator is told of; a finished job sets it, too. */
-    public fun setExamples(examples: Long): Unit = native.setExamples(examples.toULong())
+    public fun setExamples(examples: Long): Unit = native.unlessClosed { setExamples(examples.toULong()) }
 
     /** The participant's id, once it is enrolled. */
-    public suspend fun id(): String? = withContext(Dispatchers.IO) { native.id() }
+    public suspend fun id(): String? = withContext(Dispatchers.IO) { native.unlessClosed { id() } }
 
     /** What was spent on each private task, from the participant's own ledger. */
-    public suspend fun privacySpent(): JsonArray =
-        withContext(Dispatchers.IO) { Json.parseToJsonElement(native.privacySpent()).jsonArray }
+    public suspend fun privacySpent(): List<PrivacySpent> =
+        withContext(Dispatchers.IO) { readPrivacySpent(native.unlessClosed { privacySpent() }) }
 
     /** What was spent on all tasks together, and the limit on it. */
-    public suspend fun privacyLifetime(): JsonObject =
-        withContext(Dispatchers.IO) { Json.parseToJsonElement(native.privacyLifetime()).jsonObject }
+    public suspend fun privacyLifetime(): PrivacyLifetime =
+        withContext(Dispatchers.IO) { readPrivacyLifetime(native.unlessClosed { privacyLifetime() }) }
 
-    /**
-     * What it refused so far, and why, the latest last: of each of the last fifty reasons the attempt that was refused last (`task`, `round`,
-     * `attempt`), `code` (what the coordinator was told, or null), `reason` (in words, which stay on the device), `at_ms` (since 1970) and
-     * `times`. From the journal, so earlier processes count.
-     */
-    public suspend fun refusals(): JsonArray =
-        withContext(Dispatchers.IO) { Json.parseToJsonElement(native.refusals()).jsonArray }
+    /** What it refused so far, and why: the last fifty reasons, the latest last. From the journal, so earlier processes count. */
+    public suspend fun refusals(): List<Refusal> =
+        withContext(Dispatchers.IO) { readRefusals(native.unlessClosed { refusals() }) }
 
     /**
      * The model of a task for use on this device: its own where the task personalizes; otherwise the published version, verified, that the
      * device's last round began with, or the last version once the task is over; null if there is none yet. It is read from the journal, so
      * it needs no network; while no participant runs, [Model.load] reads it.
      */
-    public suspend fun model(task: String): Model? = withContext(Dispatchers.IO) { native.model(task)?.let(::Model) }
+    public suspend fun model(task: String): Model? = withContext(Dispatchers.IO) { native.unlessClosed { model(task) }?.let(::Model) }
 
     /** The tasks that there is a model of, the latest last. */
-    public suspend fun models(): List<String> = withContext(Dispatchers.IO) { native.models() }
+    public suspend fun models(): List<String> = withContext(Dispatchers.IO) { native.unlessClosed { models() } }
 
     /** The condition of the device that holds it up now, if one does. */
-    public suspend fun heldUp(): HeldUp? = withContext(Dispatchers.IO) { native.heldUp() }
+    public suspend fun heldUp(): HeldUp? = withContext(Dispatchers.IO) { native.unlessClosed { heldUp() } }
 
     /** What was sent and received. */
-    public suspend fun dataUse(): DataUse = withContext(Dispatchers.IO) { native.dataUse() }
+    public suspend fun dataUse(): DataUse = withContext(Dispatchers.IO) { native.unlessClosed { dataUse() } }
 
     /** Asks it to stop; [jobs] ends when it has. */
-    public fun stop(): Unit = native.stop()
+    public fun stop(): Unit = native.unlessClosed { stop() }
 
     /** Stops it, and suspends until it has ended or the time is up; returns which. The journal knows how to go on. */
     public suspend fun close(limit: Duration): Boolean =
-        withContext(NonCancellable + Dispatchers.IO) { native.close(limit.inWholeMilliseconds.toULong()).also { forget() } }
+        withContext(NonCancellable + Dispatchers.IO) {
+            native.unlessClosed { close(limit.inWholeMilliseconds.toULong()) }.also { forget() }
+        }
 
     /** Stops it and waits for its end, a few seconds at most; a second call does nothing. Not for a thread that draws. */
     override fun close() {
         try {
-            native.close(10.seconds.inWholeMilliseconds.toULong())
+            native.unlessClosed { close(10.seconds.inWholeMilliseconds.toULong()) }
         } catch (_: TributaryException.Closed) {
-        } catch (_: IllegalStateException) {
-            // Destroyed before.
-            return
+            // By an earlier call, or by another thread.
         }
         forget()
     }

@@ -21,16 +21,24 @@ class Blobs(seed: Int, val size: Int = 200) {
             all.indices.maxBy { all[it] } == labels[example]
         }.toDouble() / size
 
-    /** One pass of stochastic gradient descent. */
-    fun trainEpoch(parameters: FloatArray, learningRate: Double) {
-        for (example in 0 until size) {
+    /** One pass over the data: a step of gradient descent after each [batchSize] examples. */
+    fun trainEpoch(parameters: FloatArray, batchSize: Int, learningRate: Double) {
+        for (begin in 0 until size step minOf(batchSize, size)) descend(parameters, begin until minOf(begin + batchSize, size), learningRate)
+    }
+
+    /** A step by the mean gradient of the examples in [batch]. */
+    private fun descend(parameters: FloatArray, batch: IntRange, learningRate: Double) {
+        val gradient = DoubleArray(parameters.size)
+        for (example in batch) {
             val all = probabilities(parameters, features[example])
             for (kind in 0 until CLASSES) {
-                val step = (learningRate * (all[kind] - if (kind == labels[example]) 1 else 0)).toFloat()
-                for (feature in 0 until FEATURES) parameters[kind * FEATURES + feature] -= step * features[example][feature]
-                parameters[CLASSES * FEATURES + kind] -= step
+                val error = all[kind] - if (kind == labels[example]) 1 else 0
+                for (feature in 0 until FEATURES) gradient[kind * FEATURES + feature] += error * features[example][feature]
+                gradient[CLASSES * FEATURES + kind] += error
             }
         }
+        val rate = learningRate / batch.count()
+        for (index in parameters.indices) parameters[index] -= (rate * gradient[index]).toFloat()
     }
 
     private fun probabilities(parameters: FloatArray, example: FloatArray): DoubleArray {

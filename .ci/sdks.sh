@@ -2,8 +2,8 @@
 # The SDKs for C, Kotlin and Python beside the one for Rust, against a real coordinator. sdks.sh BINARY [LIBRARIES].
 #
 # 1. C: the example trains a model, and a careless program is told what it does wrong; plain and under sanitizers.
-# 2. Kotlin: the bindings and the package are compiled and tried on a JVM. All of Kotlin and Swift is parsed, since what is for Android or Apple
-#    alone is not compiled.
+# 2. Kotlin: the bindings and the package are compiled and tried on a JVM; what is for Android alone is compiled. All of Kotlin and Swift is
+#    parsed, since what is for Apple alone is not compiled.
 # 3. Swift: the bindings and what of the package is not only Apple's are compiled, and take part in the rounds of 5.
 # 4. aarch64: the libraries as apps get them, in both profiles, under QEMU.
 # 5. The same bits: rounds with a participant in each language, killed at each step of a round and in the middle of its training, publish
@@ -94,6 +94,12 @@ if has_kotlin; then
     shift_in_kotlin=("${jvm[@]}" org.tributary.tests.ShiftKt)
     shift_in_kotlin_driven=("${jvm[@]}" -Dtributary.driven=yes org.tributary.tests.ShiftKt)
     shift_in_kotlin_lent=("${jvm[@]}" -Dtributary.client=lent org.tributary.tests.ShiftKt)
+    if has_android; then
+        compile_android
+        echo "Kotlin: the package and the example for Android compile"
+    else
+        skip "javac or the API of Android 6 (libandroid-23-java of Debian 11) cannot be had, so nothing was compiled for Android"
+    fi
 else
     skip "a JVM, the Kotlin compiler (kotlin-jupyter-kernel from PyPI) or JNA (libjna-java) cannot be had, so no Kotlin was compiled or run"
 fi

@@ -282,6 +282,24 @@ compile_kotlin() {
         -d "$work/kotlin/classes" "$work/kotlin/made" "$root/client-sdk/kotlin/src/common" "$root/client-sdk/kotlin/tests"
 }
 
+# Whether Kotlin for Android can be compiled; sets $android_jar, the API of Android 6, which Debian 11 builds from source.
+has_android() {
+    local deb=libandroid-23-java_6.0.1+r72-6_all.deb
+    command -v javac >/dev/null && command -v dpkg-deb >/dev/null || return 1
+    timeout 120 curl --silent --show-error --fail --output "$work/$deb" "http://deb.debian.org/debian/pool/main/a/android-framework-23/$deb" || return 1
+    echo "8af1b6df556971dda0a6da3536ea526a838e0c363afcdd454213d8bce94793e3  $work/$deb" | sha256sum --check --quiet || return 1
+    dpkg-deb -x "$work/$deb" "$work/android"
+    android_jar=$work/android/usr/share/java/com.android.android-23.jar
+}
+
+# Compiles what is only Android's, and the example, against that API, and declarations by hand of what is newer or Google's.
+compile_android() {
+    javac -d "$work/android/newer" "$root"/.ci/sdks/android/android/os/*.java
+    java -Xmx1500m -cp "$kotlin_path" org.jetbrains.kotlin.cli.jvm.K2JVMCompiler -no-stdlib -no-reflect -no-jdk -nowarn \
+        -cp "$kotlin_path:$work/kotlin/classes:$work/android/newer:$android_jar" -d "$work/android/classes" \
+        "$root/.ci/sdks/android/Work.kt" "$root/client-sdk/kotlin/src/android" "$root/examples/android/app/src/main"
+}
+
 # Whether Swift can be compiled and run; sets $swift_root, the folder of a Debian 13 that has its compiler. It is made with
 # TRIBUTARY_SWIFT=1 (460 MB to fetch, 2.5 GB on the disk); TRIBUTARY_SWIFT_ROOT names one that is there already.
 has_swift() {

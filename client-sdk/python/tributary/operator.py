@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import ssl
@@ -13,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ._tributary import ConfigurationError, Error
-from .participant import _pem
+from .settings import pem
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,14 +54,14 @@ class Operator:
 
         Without ``token``, ``TRIBUTARY_TOKEN`` counts.
         """
-        if not url.startswith("https://"):
+        if not isinstance(url, str) or not url.startswith("https://"):
             raise ConfigurationError(f"{url!r} is no address of a coordinator; it begins with https://")
         token = token or os.environ.get("TRIBUTARY_TOKEN")
         if not token:
             raise ConfigurationError("an operator needs a token: give one, or set TRIBUTARY_TOKEN")
         self._url, self._token, self._timeout = url.rstrip("/"), token, timeout
         try:
-            self._tls = ssl.create_default_context(cadata=_pem(ca))
+            self._tls = ssl.create_default_context(cadata=pem("ca", ca))
         except ssl.SSLError as error:
             raise ConfigurationError(f"the authority of the coordinator cannot be used: {error}") from error
 
@@ -70,11 +71,14 @@ class Operator:
         """Any route: its JSON, or its bytes if it is something else.
 
         :raises Problem: if the coordinator refuses.
-        :raises Error: if it cannot be reached.
+        :raises Error: if it cannot be reached, or ``body`` cannot be sent as JSON.
         """
         asked = {name: value for name, value in query.items() if value is not None}
         url = f"{self._url}{path}" + (f"?{urllib.parse.urlencode(asked, doseq=True)}" if asked else "")
-        sent = None if body is None else json.dumps(body).encode()
+        try:
+            sent = None if body is None else json.dumps(body).encode()
+        except (TypeError, ValueError) as error:
+            raise Error(f"what is to be sent is no JSON: {error}") from error
         request = urllib.request.Request(url, data=sent, method=method, headers=dict(headers or {}))
         request.add_header("Authorization", f"Bearer {self._token}")
         if sent is not None:
@@ -85,9 +89,14 @@ class Operator:
         except urllib.error.HTTPError as error:
             with error:
                 raise Problem(error.code, _json(error.read())) from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
             raise Error(f"{self._url} cannot be reached: {getattr(error, 'reason', error)}") from error
-        return json.loads(said) if kind == "application/json" else said
+        if kind != "application/json":
+            return said
+        try:
+            return json.loads(said)
+        except ValueError as error:
+            raise Error(f"{self._url} answered with what is no JSON: {error}") from error
 
     def items(self, path: str, **query: Any) -> Iterator[dict[str, Any]]:
         """The items of any list, page by page."""
@@ -103,6 +112,8 @@ class Operator:
         """Creates a task from a mapping as in a task file, or from the file itself (TOML, or JSON).
 
         ``key`` makes a repetition return the first answer; one is made up otherwise.
+
+        :raises ConfigurationError: if the file cannot be read.
         """
         body = {"spec": dict(spec) if isinstance(spec, Mapping) else _task_file(spec)}
         return self.request("POST", "/v1/tasks", body, headers={"Idempotency-Key": key or str(uuid.uuid4())})
@@ -217,26 +228,32 @@ def _json(said: bytes) -> Mapping[str, Any]:
 
 
 def _task_file(path: str | os.PathLike[str]) -> dict[str, Any]:
-    with open(path, "rb") as file:
-        said = file.read()
-    if os.fspath(path).endswith(".json"):
-        return json.loads(said)
     try:
-        import tomllib
-    except ImportError:  # Python 3.10
-        raise ConfigurationError("task files in TOML need Python 3.11; convert it to JSON, or give a mapping") from None
-    return tomllib.loads(said.decode())
+        with open(path, "rb") as file:
+            said = file.read()
+        if os.fspath(path).endswith(".json"):
+            return dict(json.loads(said))
+        try:
+            import tomllib
+        except ImportError:  # Python 3.10
+            raise ConfigurationError("task files in TOML need Python 3.11; convert it to JSON, or give a mapping") from None
+        return tomllib.loads(said.decode())
+    except (OSError, TypeError, ValueError) as error:
+        raise ConfigurationError(f"{path} is no task file: {error}") from error
 
 
 def _safetensors(file: bytes) -> dict[str, np.ndarray]:
     """The tensors of a published model, which are all float32 in little endian."""
     import numpy as np
 
-    length = int.from_bytes(file[:8], "little")
-    header = json.loads(file[8 : 8 + length])
-    tensors = {}
-    for name, about in header.items():
-        if name != "__metadata__":
-            start, end = (8 + length + offset for offset in about["data_offsets"])
-            tensors[name] = np.frombuffer(file[start:end], "<f4").reshape(about["shape"]).copy()
-    return tensors
+    try:
+        length = int.from_bytes(file[:8], "little")
+        header = json.loads(file[8 : 8 + length])
+        tensors = {}
+        for name, about in header.items():
+            if name != "__metadata__":
+                start, end = (8 + length + offset for offset in about["data_offsets"])
+                tensors[name] = np.frombuffer(file[start:end], "<f4").reshape(about["shape"]).copy()
+        return tensors
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise Error(f"the coordinator answered with what is no model: {error!r}") from error

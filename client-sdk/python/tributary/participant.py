@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _tributary
 from .model import Model
+from .settings import as_json, made, milliseconds, path, pem
 from .task import Task, _whole
 
 if TYPE_CHECKING:
@@ -280,27 +281,29 @@ def _options(given: Mapping[str, Any]) -> tuple[str, Callable[[str, str], None] 
         raise _tributary.ConfigurationError("a participant needs the address of its coordinator: give it, or set TRIBUTARY_SERVER")
     options: dict[str, Any] = {
         "server": server,
-        "journal": os.fspath(given["journal"]),
-        "ca_pem": _pem(given["ca"] or os.environ.get("TRIBUTARY_CA")),
+        "journal": path("journal", given["journal"]),
+        "ca_pem": pem("ca", given["ca"] or os.environ.get("TRIBUTARY_CA")),
         "token": given["token"] or os.environ.get("TRIBUTARY_ENROLLMENT_TOKEN"),
         "examples": _whole(given["examples"]),
-        "labels": dict(given["labels"] or {}),
-        "attributes": dict(given["attributes"] or {}),
-        "members_ca_pem": _pem(given["members_ca"]),
-        "coordinator_keys": list(given["coordinator_keys"]),
-        "balancer_ca_pem": _pem(given["balancer_ca"]),
-        "checkpoint_every_ms": int(given["checkpoint_every"] * 1000),
-        "training_slice_ms": int(given["training_slice"] * 1000),
+        "labels": made("labels", given["labels"] or {}, dict),
+        "attributes": made("attributes", given["attributes"] or {}, dict),
+        "members_ca_pem": pem("members_ca", given["members_ca"]),
+        "coordinator_keys": made("coordinator_keys", given["coordinator_keys"], list),
+        "balancer_ca_pem": pem("balancer_ca", given["balancer_ca"]),
+        "checkpoint_every_ms": milliseconds("checkpoint_every", given["checkpoint_every"]),
+        "training_slice_ms": milliseconds("training_slice", given["training_slice"]),
     }
     plain = ("task", "name", "trains_within", "trains_adapters", "signed_requests", "max_model_bytes", "keep_models", "seed")
     options.update({name: given[name] for name in plain})
-    options.update({name: os.fspath(given[name]) for name in ("journal_key", "journal_generation", "base_model") if given[name] is not None})
+    options.update({name: path(name, given[name]) for name in ("journal_key", "journal_generation", "base_model") if given[name] is not None})
     policies = ("secure_aggregation", "device_conditions", "privacy")
-    options.update({name: dict(given[name]) for name in policies if given[name] is not None})
+    options.update({name: made(name, given[name], dict) for name in policies if given[name] is not None})
     on_event = given["on_event"]
     if on_event is None:
-        return json.dumps(options), None
-    return json.dumps(options), lambda name, fields: on_event(name, json.loads(fields))
+        return as_json(options), None
+    if not callable(on_event):
+        raise _tributary.ConfigurationError(f"on_event cannot be used: {type(on_event).__name__} cannot be called")
+    return as_json(options), lambda name, fields: on_event(name, json.loads(fields))
 
 
 def _device(
@@ -308,19 +311,8 @@ def _device(
 ) -> str:
     """The device's state as the native part takes it."""
     state = {"charging": charging, "unmetered": unmetered, "idle": idle, "battery_percent": battery_percent, "thermal": thermal}
-    return json.dumps(state)
+    return as_json(state)
 
 
 def _data_use(counted: Sequence[int]) -> dict[str, int]:
     return dict(zip(("sent_today", "received_today", "sent", "received"), counted))
-
-
-def _pem(ca: str | os.PathLike[str] | None) -> str | None:
-    """A certificate, given as such or as a file."""
-    if ca is None or (isinstance(ca, str) and "-----BEGIN" in ca):
-        return ca
-    try:
-        with open(ca, encoding="ascii") as file:
-            return file.read()
-    except (OSError, UnicodeDecodeError) as error:
-        raise _tributary.ConfigurationError(f"no certificate can be read from {os.fspath(ca)}: {error}") from error

@@ -11,7 +11,7 @@ import urllib.parse
 import urllib.request
 import uuid
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from ._tributary import ConfigurationError, Error
 from .settings import pem
@@ -135,15 +135,7 @@ class Operator:
 
         A metric is a column ``metrics.NAME.value``, as in ``tributary export``.
         """
-        import pandas as pd
-
-        frame = pd.json_normalize(self.rounds(task))
-        if frame.empty:
-            return frame
-        for name in frame.columns:
-            if name.endswith("_at"):
-                frame[name] = pd.to_datetime(frame[name], unit="ms", utc=True)
-        return frame.set_index("number")
+        return _frame(self.rounds(task))
 
     def plot(self, task: str, *, metric: str = "train_loss", ax: Any = None) -> Any:
         """Draws a metric by round with matplotlib; returns the axes."""
@@ -157,20 +149,30 @@ class Operator:
         ax.set(xlabel="round", ylabel=metric, title=task)
         return ax
 
-    def watch(self, task: str) -> Iterator[dict[str, Any]]:
-        """Each round that has an end from now on, as soon as it has, until the task is over."""
-        return self._ends(task, {(round["number"], round["attempt"]) for round in self.rounds(task) if _has_ended(round)})
+    @overload
+    def watch(self, task: str, *, frame: Literal[False] = False) -> Iterator[dict[str, Any]]: ...
+    @overload
+    def watch(self, task: str, *, frame: Literal[True]) -> Iterator[pd.DataFrame]: ...
+    def watch(self, task: str, *, frame: bool = False) -> Iterator[Any]:
+        """Each round that has an end from now on, as soon as it has, until the task is over.
 
-    def _ends(self, task: str, seen: set[tuple[int, int]]) -> Iterator[dict[str, Any]]:
-        """Rounds that have ended, without those in ``seen``."""
+        With ``frame``, all rounds so far as :meth:`frame` has them, each time that another has ended: the last row may be a round that goes on.
+        """
+        looks = self._looks(task, {(round["number"], round["attempt"]) for round in self.rounds(task) if _has_ended(round)})
+        if frame:
+            return (_frame(rounds) for rounds, _ in looks)
+        return (round for _, ended in looks for round in ended)
+
+    def _looks(self, task: str, seen: set[tuple[int, int]]) -> Iterator[tuple[list[dict[str, Any]], list[dict[str, Any]]]]:
+        """All rounds, and those of them that have ended and are not in ``seen``, each time that there are such, until the task is over."""
         while True:
             # Looked up before the rounds: none that ended before the task did is missed.
             is_over = self.task(task)["status"] in _OVER
-            rounds = [round for round in self.rounds(task) if _has_ended(round)]
-            for round in rounds:
-                if (round["number"], round["attempt"]) not in seen:
-                    seen.add((round["number"], round["attempt"]))
-                    yield round
+            rounds = self.rounds(task)
+            ended = [round for round in rounds if _has_ended(round) and (round["number"], round["attempt"]) not in seen]
+            seen.update((round["number"], round["attempt"]) for round in ended)
+            if ended:
+                yield rounds, ended
             if is_over:
                 return
             self._wait(task)
@@ -209,6 +211,18 @@ class Operator:
             # A round that has not opened by then.
             if problem.status != 404:
                 raise
+
+
+def _frame(rounds: list[dict[str, Any]]) -> pd.DataFrame:
+    import pandas as pd
+
+    frame = pd.json_normalize(rounds)
+    if frame.empty:
+        return frame
+    for name in frame.columns:
+        if name.endswith("_at"):
+            frame[name] = pd.to_datetime(frame[name], unit="ms", utc=True)
+    return frame.set_index("number")
 
 
 def _has_ended(round: Mapping[str, Any]) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Union
 
 from . import _tributary
 from .model import views
+from .nested import like
 from .program import _WRAPPERS, _is_counter
 from .update import copy_into, rows_of
 
@@ -198,6 +199,16 @@ class Task:
         module.load_state_dict({**state, **left})
         return module
 
+    def parameters_like(self, tree: Any) -> Any:
+        """The parameters, nested as ``tree`` is: for JAX and Flax, whose models are dictionaries, lists and tuples within one another. The name of
+        an array is the keys that lead to it, joined by dots or by slashes, as in ``Dense_0.kernel``; :meth:`send` takes the same nesting.
+
+        An array is one of JAX, of the same precision, where ``tree`` has one, and one of NumPy otherwise; ``tree`` stays as it is.
+
+        :raises UpdateError: if ``tree`` has other names or shapes than the task.
+        """
+        return like(tree, self.parameters)
+
     def send(
         self,
         parameters: Parameters,
@@ -208,8 +219,8 @@ class Task:
     ) -> bool:
         """Hands in the trained model. What leaves the device is clipped, weighted and masked as the task prescribes.
 
-        ``parameters`` are arrays by name, arrays in the order of :attr:`parameters`, or anything with a ``state_dict()``
-        such as a PyTorch module; arrays of floating point numbers in any byte order and precision, tensors of PyTorch and JAX among them.
+        ``parameters`` are arrays by name, also nested (:meth:`parameters_like`), arrays in the order of :attr:`parameters`, or anything with a
+        ``state_dict()`` such as a PyTorch module; arrays of floating point numbers in any byte order and precision, tensors of PyTorch and JAX among them.
         A module's counters that the task does not name, such as ``num_batches_tracked`` of BatchNorm, are left out.
 
         ``metrics`` that are not of the training itself (``train_…``) count as those of the received model: measure the model that the task

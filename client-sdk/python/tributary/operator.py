@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
-import ssl
-import urllib.error
 import urllib.parse
-import urllib.request
-import uuid
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -54,6 +49,8 @@ class Operator:
 
         Without ``token``, ``TRIBUTARY_TOKEN`` counts.
         """
+        import ssl  # Slow to import, as are the modules below, and participants need none of them.
+
         if not isinstance(url, str) or not url.startswith("https://"):
             raise ConfigurationError(f"{url!r} is no address of a coordinator; it begins with https://")
         token = token or os.environ.get("TRIBUTARY_TOKEN")
@@ -73,6 +70,10 @@ class Operator:
         :raises Problem: if the coordinator refuses.
         :raises Error: if it cannot be reached, or ``body`` cannot be sent as JSON.
         """
+        import http.client
+        import urllib.request
+        from urllib.error import HTTPError
+
         asked = {name: value for name, value in query.items() if value is not None}
         url = f"{self._url}{path}" + (f"?{urllib.parse.urlencode(asked, doseq=True)}" if asked else "")
         try:
@@ -86,7 +87,7 @@ class Operator:
         try:
             with urllib.request.urlopen(request, timeout=self._timeout, context=self._tls) as answer:
                 kind, said = answer.headers.get_content_type(), answer.read()
-        except urllib.error.HTTPError as error:
+        except HTTPError as error:
             with error:
                 raise Problem(error.code, _json(error.read())) from None
         except (OSError, ValueError, http.client.HTTPException) as error:
@@ -115,6 +116,8 @@ class Operator:
 
         :raises ConfigurationError: if the file cannot be read.
         """
+        import uuid
+
         body = {"spec": dict(spec) if isinstance(spec, Mapping) else _task_file(spec)}
         return self.request("POST", "/v1/tasks", body, headers={"Idempotency-Key": key or str(uuid.uuid4())})
 

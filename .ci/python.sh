@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The Python package: built as a wheel, installed into an environment of its own, tested against a real coordinator.
 # python.sh BINARY. Ends with 77, and says so, if maturin and NumPy cannot be had from PyPI. PyTorch's example is tested where PyTorch is
-# (TRIBUTARY_TORCH=1 fetches it, once for this and silo.sh), the notebook where nbclient is, JAX's arrays where JAX is; they say SKIPPED
-# otherwise.
+# (TRIBUTARY_TORCH=1 fetches it, once for this and silo.sh), the notebook where nbclient is, JAX's arrays and its example where JAX is;
+# they say SKIPPED otherwise.
 set -euo pipefail
 binary=$(realpath "${1:?the binary}")
 root=$(realpath "$(dirname "$0")/..")
@@ -31,7 +31,7 @@ exec '$(command -v cargo)' build --workspace --bins --lib --example shift --mess
 CARGO
 chmod +x "$work/bin/cargo"
 export PATH="$work/venv/bin:$PATH"
-# The notebook and JAX's arrays are tested where these can be had, and say SKIPPED otherwise.
+# The notebook and what JAX makes are tested where these can be had, and say SKIPPED otherwise.
 for more in "nbclient ipykernel matplotlib" jax; do
     # shellcheck disable=SC2086 # several packages
     timeout 120 pip install --quiet --disable-pip-version-check --only-binary=:all: $more >"$work/pip.log" 2>&1 || tail -n 1 "$work/pip.log"

@@ -2,16 +2,49 @@
 
 use client_sdk::BuildError;
 use client_sdk::runner::{End, Kind};
+use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyValueError};
-use pyo3::{PyErr, PyResult, create_exception};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{IntoPyDict as _, PyType};
 
-create_exception!(tributary, Error, PyException, "Anything that this package raises by itself.");
+create_exception!(
+    tributary,
+    Error,
+    PyException,
+    "Anything that this package raises by itself. A call that Python itself refuses is a TypeError, as ever."
+);
 create_exception!(tributary, ConfigurationError, Error, "A setting is missing or cannot be used.");
 create_exception!(tributary, EnrollmentError, Error, "The participant is not enrolled, was revoked, or has expired.");
 create_exception!(tributary, JournalError, Error, "The journal cannot be used: see the text for what to do.");
 create_exception!(tributary, Overdue, Error, "The round no longer waits for this job; go on with the next one.");
 create_exception!(tributary, ClosedError, Error, "The participant was closed, or belongs to another process.");
-create_exception!(tributary, UpdateError, PyValueError, "The update does not fit the model. Nothing was sent.");
+
+/// The update does not fit the model. It is an [`Error`] and a `ValueError`, and `create_exception` knows one base.
+pub(crate) struct UpdateError;
+
+impl UpdateError {
+    pub(crate) fn new_err(text: impl Into<String>) -> PyErr {
+        let text: String = text.into();
+        Python::attach(|py| match Self::class(py) {
+            Ok(class) => PyErr::from_type(class, text),
+            Err(error) => error,
+        })
+    }
+
+    /// The class, which is made once.
+    pub(crate) fn class(py: Python<'_>) -> PyResult<Bound<'_, PyType>> {
+        static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+        let class = CLASS.get_or_try_init(py, || -> PyResult<Py<PyType>> {
+            let bases = (py.get_type::<Error>(), py.get_type::<PyValueError>());
+            let doc = "The update does not fit the model. Nothing was sent.";
+            let about = [("__module__", "tributary"), ("__doc__", doc)].into_py_dict(py)?;
+            let class = py.get_type::<PyType>().call1(("UpdateError", bases, about))?;
+            Ok(class.cast_into::<PyType>()?.unbind())
+        })?;
+        Ok(class.bind(py).clone())
+    }
+}
 
 /// For settings that make no participant.
 pub(crate) fn build(error: &BuildError) -> PyErr {

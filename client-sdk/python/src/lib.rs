@@ -14,8 +14,10 @@ use pyo3::prelude::*;
 
 #[pymodule]
 mod _tributary {
+    use pyo3::prelude::*;
+
     #[pymodule_export]
-    use super::errors::{ClosedError, ConfigurationError, EnrollmentError, Error, JournalError, Overdue, UpdateError};
+    use super::errors::{ClosedError, ConfigurationError, EnrollmentError, Error, JournalError, Overdue};
     #[pymodule_export]
     use super::job::Job;
     #[pymodule_export]
@@ -24,4 +26,9 @@ mod _tributary {
     use super::model::Model;
     #[pymodule_export]
     use super::participant::Participant;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("UpdateError", super::errors::UpdateError::class(module.py())?)
+    }
 }

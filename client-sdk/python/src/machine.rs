@@ -1,5 +1,6 @@
 //! A participant that Python drives.
 
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use client_sdk::clock::{Clock as _, Now, SystemClock};
@@ -8,7 +9,7 @@ use client_sdk::runner::{Abilities, Called};
 use pyo3::prelude::*;
 
 use crate::asked;
-use crate::errors::{self, JournalError};
+use crate::errors::{self, ConfigurationError, JournalError};
 use crate::job::Job;
 use crate::model::Model;
 use crate::participant::{builder, device};
@@ -16,7 +17,8 @@ use crate::participant::{builder, device};
 /// A participant that its caller drives: `tributary.Machine` wraps it.
 #[pyclass(frozen, module = "tributary._tributary")]
 pub(crate) struct Machine {
-    driven: Driven,
+    /// `None` after [`Self::close`]. Whoever works with it holds no lock meanwhile, so that a close does not wait for a training.
+    driven: RwLock<Option<Arc<Driven>>>,
     abilities: Abilities,
     clock: SystemClock,
     /// The process that opened it.
@@ -24,8 +26,14 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    fn driven(&self) -> PyResult<&Driven> {
-        errors::of_this_process(self.process).map(|()| &self.driven)
+    /// Works with what is driven, the interpreter's lock released.
+    fn with<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&Driven) -> T + Send) -> PyResult<T> {
+        errors::of_this_process(self.process)?;
+        let done = py.detach(|| {
+            let driven = self.driven.read().unwrap_or_else(PoisonError::into_inner).clone();
+            driven.map(|driven| work(&driven))
+        });
+        done.ok_or_else(|| errors::closed("this participant was closed"))
     }
 }
 
@@ -37,6 +45,7 @@ impl Machine {
     fn new(py: Python<'_>, options: &str, on_event: Option<Py<PyAny>>) -> PyResult<Self> {
         let made = builder(py, options, on_event, |builder, abilities| Ok((builder.build_driven()?, abilities)))?;
         let ((driven, abilities), _) = made;
+        let driven = Some(Arc::new(driven)).into();
         Ok(Self { driven, abilities, clock: SystemClock::new(), process: std::process::id() })
     }
 
@@ -49,9 +58,12 @@ impl Machine {
         state: &str,
         examples: Option<u64>,
     ) -> PyResult<(&'static str, Option<f64>)> {
-        let (driven, device, own) = (self.driven()?, device(state)?, self.clock.now());
-        let elapsed = elapsed.map_or(own.elapsed, |seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default());
-        match py.detach(|| driven.tick(Now { elapsed, ..own }, device, examples)) {
+        let (device, own) = (device(state)?, self.clock.now());
+        let elapsed = elapsed.map(Duration::try_from_secs_f64).transpose();
+        let elapsed =
+            elapsed.map_err(|error| ConfigurationError::new_err(format!("elapsed cannot be used: {error}")))?;
+        let now = Now { elapsed: elapsed.unwrap_or(own.elapsed), ..own };
+        match self.with(py, |driven| driven.tick(now, device, examples))? {
             Step::Send => Ok(("send", None)),
             Step::Fetch => Ok(("fetch", None)),
             Step::Train => Ok(("train", None)),
@@ -64,9 +76,8 @@ impl Machine {
 
     /// Does what was said. `train` is called with a job; what it raises is raised, and the job counts as failed.
     fn perform(&self, py: Python<'_>, train: Py<PyAny>) -> PyResult<bool> {
-        let driven = self.driven()?;
         let mut raised = None;
-        let did = py.detach(|| {
+        let did = self.with(py, |driven| {
             let trainer = Called::new(0, |job| {
                 raised = Python::attach(|py| {
                     let job = Bound::new(py, Job::new(job))?;
@@ -78,55 +89,64 @@ impl Machine {
                 .err();
             });
             driven.perform(&mut trainer.with_abilities(self.abilities.clone()))
-        });
+        })?;
         raised.map_or(Ok(did), Err)
     }
 
-    fn stop(&self) -> PyResult<()> {
-        self.driven().map(Driven::stop)
+    fn stop(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, Driven::stop)
+    }
+
+    /// Gives the journal back, once nobody performs anything any more; a second call does nothing.
+    fn close(&self, py: Python<'_>) {
+        // In a child that was forked it is its parent's.
+        if std::process::id() == self.process {
+            py.detach(|| {
+                let driven = self.driven.write().unwrap_or_else(PoisonError::into_inner).take();
+                drop(driven);
+            });
+        }
     }
 
     /// The participant's id, once it is enrolled.
     #[getter]
-    fn id(&self) -> PyResult<Option<String>> {
-        Ok(self.driven()?.look(asked::id))
+    fn id(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        self.with(py, |driven| driven.look(asked::id))
     }
 
     /// Name and description of the condition that held it up at the last tick.
-    fn held_up(&self) -> PyResult<Option<(&'static str, String)>> {
-        Ok(self.driven()?.look(asked::held_up))
+    fn held_up(&self, py: Python<'_>) -> PyResult<Option<(&'static str, String)>> {
+        self.with(py, |driven| driven.look(asked::held_up))
     }
 
     /// What was spent on each task, as JSON.
-    fn privacy_spent(&self) -> PyResult<String> {
-        Ok(self.driven()?.look(asked::privacy_spent))
+    fn privacy_spent(&self, py: Python<'_>) -> PyResult<String> {
+        self.with(py, |driven| driven.look(asked::privacy_spent))
     }
 
     /// What was spent on all tasks together, as JSON.
-    fn privacy_lifetime(&self) -> PyResult<String> {
-        Ok(self.driven()?.look(asked::privacy_lifetime))
+    fn privacy_lifetime(&self, py: Python<'_>) -> PyResult<String> {
+        self.with(py, |driven| driven.look(asked::privacy_lifetime))
     }
 
     /// What was refused, and why, as JSON.
-    fn refusals(&self) -> PyResult<String> {
-        Ok(self.driven()?.look(asked::refusals))
+    fn refusals(&self, py: Python<'_>) -> PyResult<String> {
+        self.with(py, |driven| driven.look(asked::refusals))
     }
 
     /// What was sent and received: today, then ever.
-    fn data_use(&self) -> PyResult<[u64; 4]> {
-        Ok(self.driven()?.look(asked::data_use))
+    fn data_use(&self, py: Python<'_>) -> PyResult<[u64; 4]> {
+        self.with(py, |driven| driven.look(asked::data_use))
     }
 
     fn model(&self, py: Python<'_>, task: &str) -> PyResult<Option<Model>> {
-        let driven = self.driven()?;
-        let found = py.detach(|| driven.model_of(task)).map_err(|error| JournalError::new_err(error.to_string()))?;
-        Ok(found.map(Model::new))
+        let found = self.with(py, |driven| driven.model_of(task))?;
+        Ok(found.map_err(|error| JournalError::new_err(error.to_string()))?.map(Model::new))
     }
 
     /// Names of the tasks that there is a model of, the latest last.
     fn models(&self, py: Python<'_>) -> PyResult<Vec<String>> {
-        let driven = self.driven()?;
-        let found = py.detach(|| driven.models()).map_err(|error| JournalError::new_err(error.to_string()))?;
-        Ok(asked::names(found))
+        let found = self.with(py, Driven::models)?;
+        Ok(asked::names(found.map_err(|error| JournalError::new_err(error.to_string()))?))
     }
 }

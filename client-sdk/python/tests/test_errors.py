@@ -345,16 +345,18 @@ class Starts(unittest.TestCase):
             done = subprocess.run(command, capture_output=True, text=True)
             self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "it was closed\n", ""))
 
-    def test_importing_is_quick_and_takes_no_numpy_along(self):
+    def test_importing_is_quick_and_takes_along_what_participants_need(self):
+        heavy = ["numpy", "pandas", "asyncio", "ssl", "http.client", "urllib.request"]
         program = (
             "import sys, time; begin = time.perf_counter(); import tributary; took = time.perf_counter() - begin\n"
-            "print('numpy' in sys.modules, 'pandas' in sys.modules, took)"
+            f"print(took, *[module for module in {heavy} if module in sys.modules])"
         )
         took = []
         for _ in range(5):
             done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-            self.assertEqual(done.stdout.split()[:2], ["False", "False"])
-            took.append(float(done.stdout.split()[2]))
+            seconds, *taken = done.stdout.split()
+            self.assertEqual(taken, [])
+            took.append(float(seconds))
         print(f"import tributary: {sorted(took)[2] * 1000:.0f} ms, the median of 5; at most 150 ms are wanted")
 
 

@@ -48,7 +48,7 @@ class Examples(unittest.TestCase):
     def test_scikit_learn(self):
         from sklearn.datasets import load_digits
 
-        model = run("sklearn_participant.py", {"model": tensors(coef=(10, 64), intercept=(10,)), "metrics": ["accuracy"]}, rounds=4)
+        model = run("sklearn_participant.py", {"model": tensors(coef=(10, 64), intercept=(10,)), "metrics": ["train_accuracy"]}, rounds=4)
         data = load_digits()
         right = (data.data / 16 @ model["coef"].T + model["intercept"]).argmax(axis=1) == data.target
         print(f"scikit-learn, {SITES} sites: accuracy {right.mean():.4f}")
@@ -93,17 +93,34 @@ class Examples(unittest.TestCase):
         print(f"PyTorch, {SITES} sites: accuracy {right.mean():.4f}")
         self.assertGreater(right.mean(), 0.9)
 
-    def test_four_lines_make_a_pytorch_program_a_participant(self):
+    @installed("sklearn", "jax")
+    def test_jax(self):
+        from sklearn.datasets import load_digits
+
+        shapes = {"hidden_kernel": (64, 32), "hidden_bias": (32,), "out_kernel": (32, 10), "out_bias": (10,)}
+        spec = tensors(**shapes)
+        for tensor in spec["tensors"]:
+            tensor["init"] = {"uniform": {"bound": 0.15}}
+        model = run("jax_participant.py", {"model": spec}, rounds=6)
+        data = load_digits()
+        hidden = np.maximum(data.data / 16 @ model["hidden.kernel"] + model["hidden.bias"], 0)
+        right = (hidden @ model["out.kernel"] + model["out.bias"]).argmax(axis=1) == data.target
+        print(f"JAX, {SITES} sites: accuracy {right.mean():.4f}")
+        self.assertGreater(right.mean(), 0.9)
+
+    def test_four_lines_make_a_program_a_participant(self):
         """Lines that are only moved to the right are the same lines; the line that says what it is does not run."""
-        plain, federated = (
-            [line.strip() for line in (EXAMPLES / name).read_text().splitlines()[1:]]
-            for name in ("plain_torch.py", "torch_participant.py")
-        )
-        changed = [line for line in difflib.ndiff(plain, federated) if line[0] in "+-"]
-        self.assertLessEqual(len(changed), 4, changed)
+        changed = {}
+        for framework in ("torch", "sklearn", "jax"):
+            plain, federated = (
+                [line.strip() for line in (EXAMPLES / name).read_text().splitlines()[1:]]
+                for name in (f"plain_{framework}.py", f"{framework}_participant.py")
+            )
+            changed[framework] = [line for line in difflib.ndiff(plain, federated) if line[0] in "+-"]
+            self.assertLessEqual(len(changed[framework]), 4, changed)
         readme = (EXAMPLES.parent / "README.md").read_text().splitlines()
         added, removed = ([line[5:].strip() for line in readme if line.startswith(f"    {sign}")] for sign in "+-")
-        self.assertEqual([f"+ {line}" for line in added if line not in removed], changed, "what the README shows")
+        self.assertEqual([f"+ {line}" for line in added if line not in removed], changed["torch"], "what the README shows")
 
 
 if __name__ == "__main__":

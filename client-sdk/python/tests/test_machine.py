@@ -16,6 +16,19 @@ import tributary as tb
 from federation import federation, line
 
 GOOD = {"charging": True, "unmetered": True, "idle": True, "thermal": "nominal"}
+#: Whatever a machine may be asked, but for `perform`.
+USES = (
+    lambda me: me.tick(),
+    lambda me: me.stop(),
+    lambda me: me.id,
+    lambda me: me.held_up,
+    lambda me: me.privacy_spent,
+    lambda me: me.privacy_lifetime,
+    lambda me: me.refusals,
+    lambda me: me.data_use,
+    lambda me: me.model("forked"),
+    lambda me: me.models,
+)
 
 
 class Machines(unittest.TestCase):
@@ -69,6 +82,93 @@ class Machines(unittest.TestCase):
         self.assertEqual((model.version, model.parameters["w"].shape), (2, (2, 3)))
         np.testing.assert_allclose(model["b"], 2.0, atol=1e-4)
         self.assertIsNone(tb.Model.load("another", options["journal"]))
+
+    def test_a_forked_child_is_told_and_harms_nobody(self):
+        with federation() as running:
+            running.operator.create(line("forked", rounds=1, cohort=1, secure_aggregation={"enabled": False}))
+            options = {**running.options("forked", task="forked"), "secure_aggregation": {"required": False}}
+            with tb.machine(**options) as me:
+
+                def train(task):
+                    child = os.fork()
+                    if child == 0:
+                        try:
+                            for use in (*USES, lambda me: me.perform(self.fail), lambda _: task.fail("in the child")):
+                                with self.assertRaisesRegex(tb.ClosedError, "belongs to the process that made it"):
+                                    use(me)
+                            me.close()
+                            os._exit(0)
+                        finally:
+                            os._exit(1)
+                    self.assertEqual(os.waitpid(child, 0)[1], 0)
+                    task.send([array + 1 for array in task.parameters.values()], examples=10)
+
+                while not (todo := me.tick()).is_over:
+                    if todo.is_performed:
+                        self.assertTrue(me.perform(train))
+                    else:
+                        time.sleep(0.02)  # earlier than it says does no harm
+                with self.assertRaisesRegex(tb.JournalError, "in use"):
+                    tb.machine(**options)
+            self.assertEqual(running.operator.rounds("forked")[0]["reported"], 1)
+
+    def test_a_machine_that_is_closed_gives_the_journal_back_and_says_so(self):
+        with federation() as running:
+            options = running.options("closed")
+            with tb.machine(**options) as me:
+                for wrong in (float("nan"), -1.0, float("inf")):
+                    with self.assertRaisesRegex(tb.ConfigurationError, "elapsed"):
+                        me.tick(elapsed=wrong)
+                with self.assertRaises(tb.ConfigurationError):
+                    me.tick(thermal="hot")
+                with self.assertRaisesRegex(tb.ConfigurationError, "charging"):
+                    me.tick(charging={1})
+                with self.assertRaisesRegex(tb.JournalError, "in use"):
+                    tb.participant(**options)
+            for use in (*USES, lambda me: me.perform(self.fail)):
+                with self.assertRaisesRegex(tb.ClosedError, "was closed"):
+                    use(me)
+            me.close()
+            with tb.machine(**options) as again:
+                self.assertIsNot(again, me)
+                with self.assertRaisesRegex(ZeroDivisionError, "an app's own"), again:
+                    raise ZeroDivisionError("an app's own mistake")
+                with tb.participant(**options):
+                    pass
+
+    def test_a_machine_that_is_closed_in_its_training_has_the_journal_until_that_returns(self):
+        with federation() as running:
+            running.operator.create(line("within", rounds=1, cohort=1, secure_aggregation={"enabled": False}))
+            options = {**running.options("within", task="within", checkpoint_every=0.0), "secure_aggregation": {"required": False}}
+            me, trained = tb.machine(**options), []
+
+            def train(task):
+                me.close()
+                with self.assertRaises(tb.ClosedError):
+                    me.tick()
+                with self.assertRaisesRegex(tb.JournalError, "in use"):
+                    tb.machine(**options)
+                trained.append(task.save_checkpoint(b"half"))
+
+            while not trained:
+                if me.tick().is_performed:
+                    self.assertTrue(me.perform(train))
+                else:
+                    time.sleep(0.02)  # earlier than it says does no harm
+            self.assertEqual(trained, [True])
+            with tb.machine(**options) as again:
+                checkpoints = []
+
+                def go_on(task):
+                    checkpoints.append(task.checkpoint)
+                    task.send(task.parameters, examples=1)
+
+                while not (todo := again.tick()).is_over:
+                    if todo.is_performed:
+                        again.perform(go_on)
+                    else:
+                        time.sleep(0.02)  # earlier than it says does no harm
+            self.assertEqual(checkpoints, [b"half"])
 
     def test_a_forked_child_that_forgets_the_machine_leaves_its_journal_locked(self):
         with federation() as running:

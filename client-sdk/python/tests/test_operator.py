@@ -49,6 +49,39 @@ class Operators(unittest.TestCase):
             with self.assertRaises(tb.Problem):
                 running.operator.frame("absent")
 
+    @installed("pandas")
+    def test_rounds_are_watched_as_frames(self):
+        with federation() as running:
+            running.operator.create(line("frames", rounds=2, cohort=1, **CLEAR))
+            watch = running.operator.watch("frames", frame=True)
+            take_part(running, "frames")
+            seen = list(watch)
+            # One or two looks, as it happens; every one shows all rounds so far.
+            self.assertEqual([list(frame.index) for frame in seen][-1], [1, 2])
+            self.assertTrue(all(len(frame) <= len(after) for frame, after in zip(seen, seen[1:])))
+            self.assertTrue(seen[-1].equals(running.operator.frame("frames")))
+            self.assertEqual(list(running.operator.watch("frames", frame=True)), [], "they ended before")
+
+    def test_each_look_that_finds_an_end_is_a_frame_of_all_rounds(self):
+        def at(*states):
+            return [{"number": number, "attempt": 1, "state": state} for number, state in enumerate(states, 1)]
+
+        looks = [at("COMPLETED"), at("COMPLETED", "COLLECTING"), at("COMPLETED", "FAILED", "SELECTING"), at("COMPLETED", "FAILED", "COMPLETED")]
+        operator = tb.Operator("https://localhost:1", "token")
+        frames = unittest.mock.patch("tributary.operator._frame", side_effect=lambda rounds: [round["state"] for round in rounds])
+        for frame, told in [
+            (False, [(2, "FAILED"), (3, "COMPLETED")]),
+            (True, [["COMPLETED", "FAILED", "SELECTING"], ["COMPLETED", "FAILED", "COMPLETED"]]),
+        ]:
+            with (
+                unittest.mock.patch.object(operator, "rounds", side_effect=looks),
+                unittest.mock.patch.object(operator, "task", side_effect=[{"status": "ACTIVE"}] * 2 + [{"status": "COMPLETED"}]),
+                unittest.mock.patch.object(operator, "_wait"),
+                frames,
+            ):
+                watched = list(operator.watch("task", frame=frame))
+            self.assertEqual(watched if frame else [(round["number"], round["state"]) for round in watched], told)
+
     @installed("matplotlib")
     def test_a_metric_as_a_plot(self):
         import matplotlib

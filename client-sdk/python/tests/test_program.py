@@ -135,13 +135,22 @@ class Alone(unittest.TestCase):
             ("job.done({'w': [0.0] * 5, 'b': [0, 0]}, examples=1)", "w has 5 numbers; shape [2, 3] has 6"),
             ("job.done(3, examples=1)", "a model is a module, or its tensors by name, and no int"),
             ("job.done(examples=1)", "a training leaves a model"),
+            ("job.done({'w': ['one'] * 6, 'b': [0, 0]}, examples=1)", "JobError: w has what is no number"),
             ("job.done(job.model(), examples=1, metrics={'loss': float('nan')})", "the metric loss is nan"),
+            ("job.done(job.model(), examples=1, metrics={'loss': 'low'})", "JobError: the metric loss is 'low'"),
+            ("job.done(job.model(), examples=1, metrics={'loss': (0.5, None, 1)})", "JobError: the metric loss is (0.5, None, 1)"),
+            ("job.done(job.model(), examples='many')", "JobError: examples is 'many'"),
         ]:
             folder = self.folder()
             ran = folder.run(begin + script)
             self.assertNotEqual(ran.returncode, 0, script)
             self.assertIn(words, ran.stderr)
             self.assertFalse((folder.path / "result.json").exists(), script)
+        folder = self.folder()
+        (folder.path / "model.safetensors").unlink()
+        self.assertIn("JobError: ", folder.run(begin + "job.model()").stderr)
+        (folder.path / "job.json").write_text("{")
+        self.assertIn("holds no job", folder.run(begin).stderr)
         folder = self.folder(schema=2)
         self.assertIn("has schema 2; this file knows 1", folder.run(begin).stderr)
         self.assertIn("is started by `tributary participant run --trainer", folder.run("import os; del os.environ['TRIBUTARY_JOB']; " + begin).stderr)
@@ -261,6 +270,7 @@ class Alone(unittest.TestCase):
         except ImportError:
             self.skipTest("the package is not installed")
         self.assertEqual(tributary.job.__module__, "tributary.program")
+        self.assertTrue(issubclass(tributary.JobError, tributary.Error))
 
 
 @unittest.skipUnless(WITH_TORCH, "SKIPPED: no PyTorch and NumPy, so no group of processes left a result")

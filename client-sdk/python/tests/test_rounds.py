@@ -76,7 +76,7 @@ class Rounds(unittest.TestCase):
             started = threading.Event()
 
             async def take_part(index):
-                with tb.participant(**running.options(f"p{index}", task="async")) as me:
+                async with tb.participant(**running.options(f"p{index}", task="async")) as me:
                     tasks = me.tasks()
                     if index == 0:
                         # Given up while it waits: the next ask goes on from there.

@@ -37,11 +37,14 @@ class Todo:
 class Machine:
     """A participant that its caller drives; made by :func:`machine`. It has no thread of its own::
 
-        while not (todo := me.tick(charging=True, unmetered=True, idle=True, thermal="nominal")).is_over:
-            if todo.is_performed:
-                me.perform(lambda task: task.send(train(task.parameters, task.plan), examples=len(data)))
-            elif todo.what == "wait_until":
-                ...  # anything else, until then or earlier
+        with tb.machine("https://federation.example:8443", ca="ca.pem", token="…", journal="journal") as me:
+            while not (todo := me.tick(charging=True, unmetered=True, idle=True, thermal="nominal")).is_over:
+                if todo.is_performed:
+                    me.perform(lambda task: task.send(train(task.parameters, task.plan), examples=len(data)))
+                elif todo.what == "wait_until":
+                    ...  # anything else, until then or earlier
+
+    Once it is closed, and in a child that was forked, whatever it is asked raises :class:`ClosedError`.
     """
 
     #: The number of training examples that the coordinator is told of; :meth:`Task.send` sets it, too.
@@ -69,6 +72,7 @@ class Machine:
         :param elapsed: seconds on a clock that never jumps, since any moment; by default on the library's own. The other arguments are
             those of :meth:`Participant.set_device`, for ``device_conditions``.
         :raises EnrollmentError, JournalError, Error: if it ended early.
+        :raises ConfigurationError: if an argument cannot be used.
         """
         state = _device(charging, unmetered, idle, battery_percent, thermal)
         return Todo(*self._native.tick(elapsed, state, _whole(self.examples)))
@@ -88,6 +92,17 @@ class Machine:
     def stop(self) -> None:
         """Has it end from the next tick on; an update that waits to be sent stays in the journal."""
         self._native.stop()
+
+    def close(self) -> None:
+        """Gives the journal back, which knows how to go on: at once, or, while another thread performs what was said, when that thread has done
+        it. Does not wait. Another call does nothing, nor does one in a child that was forked."""
+        self._native.close()
+
+    def __enter__(self) -> Machine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @property
     def id(self) -> str | None:
@@ -132,7 +147,7 @@ class Machine:
 
 def machine(server: str | None = None, **settings: Any) -> Machine:
     """Opens a participant that its caller drives. The arguments are those of :func:`participant`; ``on_event`` is called by the thread
-    that ticks. Starts no thread, and sends nothing.
+    that ticks. Starts no thread, and sends nothing. It has the journal for itself until it is closed.
 
     :raises ConfigurationError, EnrollmentError, JournalError: if it cannot be opened.
     """

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _tributary
+from .settings import path
 from .update import numbers
 
 if TYPE_CHECKING:
@@ -64,10 +65,11 @@ class Model:
         journal has none. A running participant has the journal for itself, and is asked with :meth:`Participant.model`.
 
         :raises JournalError: if the journal cannot be read, such as while a participant uses it.
+        :raises ConfigurationError: if a path is none.
         """
-        key = None if journal_key is None else os.fspath(journal_key)
-        generation = None if journal_generation is None else os.fspath(journal_generation)
-        found = _tributary.Model.load(task, os.fspath(journal), key, generation)
+        key = None if journal_key is None else path("journal_key", journal_key)
+        generation = None if journal_generation is None else path("journal_generation", journal_generation)
+        found = _tributary.Model.load(task, path("journal", journal), key, generation)
         return None if found is None else cls(found)
 
     def __repr__(self) -> str:

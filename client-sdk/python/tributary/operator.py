@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import ssl
-import urllib.error
 import urllib.parse
-import urllib.request
-import uuid
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from ._tributary import ConfigurationError, Error
-from .participant import _pem
+from .settings import pem
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,14 +49,16 @@ class Operator:
 
         Without ``token``, ``TRIBUTARY_TOKEN`` counts.
         """
-        if not url.startswith("https://"):
+        import ssl  # Slow to import, as are the modules below, and participants need none of them.
+
+        if not isinstance(url, str) or not url.startswith("https://"):
             raise ConfigurationError(f"{url!r} is no address of a coordinator; it begins with https://")
         token = token or os.environ.get("TRIBUTARY_TOKEN")
         if not token:
             raise ConfigurationError("an operator needs a token: give one, or set TRIBUTARY_TOKEN")
         self._url, self._token, self._timeout = url.rstrip("/"), token, timeout
         try:
-            self._tls = ssl.create_default_context(cadata=_pem(ca))
+            self._tls = ssl.create_default_context(cadata=pem("ca", ca))
         except ssl.SSLError as error:
             raise ConfigurationError(f"the authority of the coordinator cannot be used: {error}") from error
 
@@ -70,11 +68,18 @@ class Operator:
         """Any route: its JSON, or its bytes if it is something else.
 
         :raises Problem: if the coordinator refuses.
-        :raises Error: if it cannot be reached.
+        :raises Error: if it cannot be reached, or ``body`` cannot be sent as JSON.
         """
+        import http.client
+        import urllib.request
+        from urllib.error import HTTPError
+
         asked = {name: value for name, value in query.items() if value is not None}
         url = f"{self._url}{path}" + (f"?{urllib.parse.urlencode(asked, doseq=True)}" if asked else "")
-        sent = None if body is None else json.dumps(body).encode()
+        try:
+            sent = None if body is None else json.dumps(body).encode()
+        except (TypeError, ValueError) as error:
+            raise Error(f"what is to be sent is no JSON: {error}") from error
         request = urllib.request.Request(url, data=sent, method=method, headers=dict(headers or {}))
         request.add_header("Authorization", f"Bearer {self._token}")
         if sent is not None:
@@ -82,12 +87,17 @@ class Operator:
         try:
             with urllib.request.urlopen(request, timeout=self._timeout, context=self._tls) as answer:
                 kind, said = answer.headers.get_content_type(), answer.read()
-        except urllib.error.HTTPError as error:
+        except HTTPError as error:
             with error:
                 raise Problem(error.code, _json(error.read())) from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
             raise Error(f"{self._url} cannot be reached: {getattr(error, 'reason', error)}") from error
-        return json.loads(said) if kind == "application/json" else said
+        if kind != "application/json":
+            return said
+        try:
+            return json.loads(said)
+        except ValueError as error:
+            raise Error(f"{self._url} answered with what is no JSON: {error}") from error
 
     def items(self, path: str, **query: Any) -> Iterator[dict[str, Any]]:
         """The items of any list, page by page."""
@@ -103,7 +113,11 @@ class Operator:
         """Creates a task from a mapping as in a task file, or from the file itself (TOML, or JSON).
 
         ``key`` makes a repetition return the first answer; one is made up otherwise.
+
+        :raises ConfigurationError: if the file cannot be read.
         """
+        import uuid
+
         body = {"spec": dict(spec) if isinstance(spec, Mapping) else _task_file(spec)}
         return self.request("POST", "/v1/tasks", body, headers={"Idempotency-Key": key or str(uuid.uuid4())})
 
@@ -124,15 +138,7 @@ class Operator:
 
         A metric is a column ``metrics.NAME.value``, as in ``tributary export``.
         """
-        import pandas as pd
-
-        frame = pd.json_normalize(self.rounds(task))
-        if frame.empty:
-            return frame
-        for name in frame.columns:
-            if name.endswith("_at"):
-                frame[name] = pd.to_datetime(frame[name], unit="ms", utc=True)
-        return frame.set_index("number")
+        return _frame(self.rounds(task))
 
     def plot(self, task: str, *, metric: str = "train_loss", ax: Any = None) -> Any:
         """Draws a metric by round with matplotlib; returns the axes."""
@@ -146,20 +152,30 @@ class Operator:
         ax.set(xlabel="round", ylabel=metric, title=task)
         return ax
 
-    def watch(self, task: str) -> Iterator[dict[str, Any]]:
-        """Each round that has an end from now on, as soon as it has, until the task is over."""
-        return self._ends(task, {(round["number"], round["attempt"]) for round in self.rounds(task) if _has_ended(round)})
+    @overload
+    def watch(self, task: str, *, frame: Literal[False] = False) -> Iterator[dict[str, Any]]: ...
+    @overload
+    def watch(self, task: str, *, frame: Literal[True]) -> Iterator[pd.DataFrame]: ...
+    def watch(self, task: str, *, frame: bool = False) -> Iterator[Any]:
+        """Each round that has an end from now on, as soon as it has, until the task is over.
 
-    def _ends(self, task: str, seen: set[tuple[int, int]]) -> Iterator[dict[str, Any]]:
-        """Rounds that have ended, without those in ``seen``."""
+        With ``frame``, all rounds so far as :meth:`frame` has them, each time that another has ended: the last row may be a round that goes on.
+        """
+        looks = self._looks(task, {(round["number"], round["attempt"]) for round in self.rounds(task) if _has_ended(round)})
+        if frame:
+            return (_frame(rounds) for rounds, _ in looks)
+        return (round for _, ended in looks for round in ended)
+
+    def _looks(self, task: str, seen: set[tuple[int, int]]) -> Iterator[tuple[list[dict[str, Any]], list[dict[str, Any]]]]:
+        """All rounds, and those of them that have ended and are not in ``seen``, each time that there are such, until the task is over."""
         while True:
             # Looked up before the rounds: none that ended before the task did is missed.
             is_over = self.task(task)["status"] in _OVER
-            rounds = [round for round in self.rounds(task) if _has_ended(round)]
-            for round in rounds:
-                if (round["number"], round["attempt"]) not in seen:
-                    seen.add((round["number"], round["attempt"]))
-                    yield round
+            rounds = self.rounds(task)
+            ended = [round for round in rounds if _has_ended(round) and (round["number"], round["attempt"]) not in seen]
+            seen.update((round["number"], round["attempt"]) for round in ended)
+            if ended:
+                yield rounds, ended
             if is_over:
                 return
             self._wait(task)
@@ -200,6 +216,18 @@ class Operator:
                 raise
 
 
+def _frame(rounds: list[dict[str, Any]]) -> pd.DataFrame:
+    import pandas as pd
+
+    frame = pd.json_normalize(rounds)
+    if frame.empty:
+        return frame
+    for name in frame.columns:
+        if name.endswith("_at"):
+            frame[name] = pd.to_datetime(frame[name], unit="ms", utc=True)
+    return frame.set_index("number")
+
+
 def _has_ended(round: Mapping[str, Any]) -> bool:
     return round["state"] in {"COMPLETED", "FAILED", "CANCELLED"}
 
@@ -217,26 +245,32 @@ def _json(said: bytes) -> Mapping[str, Any]:
 
 
 def _task_file(path: str | os.PathLike[str]) -> dict[str, Any]:
-    with open(path, "rb") as file:
-        said = file.read()
-    if os.fspath(path).endswith(".json"):
-        return json.loads(said)
     try:
-        import tomllib
-    except ImportError:  # Python 3.10
-        raise ConfigurationError("task files in TOML need Python 3.11; convert it to JSON, or give a mapping") from None
-    return tomllib.loads(said.decode())
+        with open(path, "rb") as file:
+            said = file.read()
+        if os.fspath(path).endswith(".json"):
+            return dict(json.loads(said))
+        try:
+            import tomllib
+        except ImportError:  # Python 3.10
+            raise ConfigurationError("task files in TOML need Python 3.11; convert it to JSON, or give a mapping") from None
+        return tomllib.loads(said.decode())
+    except (OSError, TypeError, ValueError) as error:
+        raise ConfigurationError(f"{path} is no task file: {error}") from error
 
 
 def _safetensors(file: bytes) -> dict[str, np.ndarray]:
     """The tensors of a published model, which are all float32 in little endian."""
     import numpy as np
 
-    length = int.from_bytes(file[:8], "little")
-    header = json.loads(file[8 : 8 + length])
-    tensors = {}
-    for name, about in header.items():
-        if name != "__metadata__":
-            start, end = (8 + length + offset for offset in about["data_offsets"])
-            tensors[name] = np.frombuffer(file[start:end], "<f4").reshape(about["shape"]).copy()
-    return tensors
+    try:
+        length = int.from_bytes(file[:8], "little")
+        header = json.loads(file[8 : 8 + length])
+        tensors = {}
+        for name, about in header.items():
+            if name != "__metadata__":
+                start, end = (8 + length + offset for offset in about["data_offsets"])
+                tensors[name] = np.frombuffer(file[start:end], "<f4").reshape(about["shape"]).copy()
+        return tensors
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise Error(f"the coordinator answered with what is no model: {error!r}") from error

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import atexit
+import collections
 import contextlib
 import json
 import os
+import threading
 import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Union
 
 from . import _tributary
 from .model import Model
+from .settings import as_json, made, milliseconds, path, pem
 from .task import Task, _whole
 
-if TYPE_CHECKING:
-    import asyncio
-
-#: Seconds that an asynchronous ask waits in its thread, and so the longest time a cancelled one goes on.
+#: Seconds of an ask: so long a cancelled one may go on in its thread, and so often others look for what it has found.
 _SLICE = 0.2
-#: Seconds of a synchronous ask; Ctrl-C is looked for ten times a second all the same.
-_LONG = 3600.0
 #: Seconds for the participants that are still open when the interpreter exits.
 _LAST = 5.0
 
@@ -41,12 +39,17 @@ def _close_all() -> None:
 
 
 class Participant:
-    """A participant on a thread of its own; made by :func:`participant`. Usable as a context manager."""
+    """A participant on a thread of its own; made by :func:`participant`. Usable as a context manager, also with ``async with``.
+
+    In asyncio, :meth:`tasks` and :meth:`aclose` wait beside the event loop. Whatever else it or a task is asked may take a moment, such as for
+    the journal; any thread may ask, as in ``await asyncio.to_thread(me.model, "digits")``.
+    """
 
     def __init__(self, native: _tributary.Participant, examples: int) -> None:
         self._native = native
         self._examples = examples
-        self._kept: list[_tributary.Job] = []
+        #: Found by asks that were given up.
+        self._kept: collections.deque[_tributary.Job] = collections.deque()
         _open.add(self)
 
     def tasks(self) -> Tasks:
@@ -143,11 +146,26 @@ class Participant:
         """
         return self._native.close(timeout)
 
+    async def aclose(self, timeout: float = 10.0) -> bool:
+        """:meth:`close`, while the event loop goes on, also if the caller is cancelled."""
+        import asyncio  # It takes as long as all the rest, and who gets here has it.
+
+        # At once: the loop's threads may all be at work, and end because of it.
+        with contextlib.suppress(_tributary.ClosedError):
+            self.stop()
+        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, self.close, timeout))
+
     def __enter__(self) -> Participant:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    async def __aenter__(self) -> Participant:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
 
 
 class Tasks:
@@ -161,7 +179,7 @@ class Tasks:
 
     def __next__(self) -> Task:
         while True:
-            found = self._kept() or self._participant._native.next(_LONG)
+            found = self._kept() or self._participant._native.next(_SLICE)
             if isinstance(found, str):
                 raise StopIteration
             if found is not None:
@@ -174,26 +192,55 @@ class Tasks:
         import asyncio  # It takes as long as all the rest, and who gets here has it.
 
         while True:
-            found = self._kept()
+            found: _Found = self._kept()
             if found is None:
-                asked: asyncio.Future[Any] = asyncio.get_running_loop().run_in_executor(None, self._participant._native.next, _SLICE)
+                ask = _Ask(self._participant)
                 try:
-                    found = await asyncio.shield(asked)
-                except asyncio.CancelledError:
-                    # The thread still asks: what it gets is for whoever asks next.
-                    asked.add_done_callback(self._keep)
+                    await asyncio.get_running_loop().run_in_executor(None, ask.look)
+                except BaseException:
+                    ask.give_up()
                     raise
+                found = ask.found
             if isinstance(found, str):
                 raise StopAsyncIteration
             if found is not None:
                 return Task(found, self._participant)
 
     def _kept(self) -> _tributary.Job | None:
-        return self._participant._kept.pop() if self._participant._kept else None
+        try:
+            return self._participant._kept.popleft()
+        except IndexError:  # Not asked before: another thread might be quicker.
+            return None
 
-    def _keep(self, asked: asyncio.Future[Any]) -> None:
-        found = None if asked.cancelled() or asked.exception() else asked.result()
-        if isinstance(found, _tributary.Job):
+
+#: A job, or how the participant ended, or nothing so far.
+_Found = Union[_tributary.Job, str, None]
+
+
+class _Ask:
+    """One ask for a job, in a thread, by somebody who may give it up at any moment: what it then finds is for whoever asks next."""
+
+    def __init__(self, participant: Participant) -> None:
+        self.found: _Found = None
+        self._participant = participant
+        self._is_given_up = False
+        self._lock = threading.Lock()
+
+    def look(self) -> None:
+        found = self._participant._native.next(_SLICE)
+        with self._lock:
+            self.found = found
+            if self._is_given_up:
+                self._keep()
+
+    def give_up(self) -> None:
+        with self._lock:
+            self._is_given_up = True
+            self._keep()
+
+    def _keep(self) -> None:
+        found, self.found = self.found, None
+        if found is not None and not isinstance(found, str):
             self._participant._kept.append(found)
 
 
@@ -280,27 +327,29 @@ def _options(given: Mapping[str, Any]) -> tuple[str, Callable[[str, str], None] 
         raise _tributary.ConfigurationError("a participant needs the address of its coordinator: give it, or set TRIBUTARY_SERVER")
     options: dict[str, Any] = {
         "server": server,
-        "journal": os.fspath(given["journal"]),
-        "ca_pem": _pem(given["ca"] or os.environ.get("TRIBUTARY_CA")),
+        "journal": path("journal", given["journal"]),
+        "ca_pem": pem("ca", given["ca"] or os.environ.get("TRIBUTARY_CA")),
         "token": given["token"] or os.environ.get("TRIBUTARY_ENROLLMENT_TOKEN"),
         "examples": _whole(given["examples"]),
-        "labels": dict(given["labels"] or {}),
-        "attributes": dict(given["attributes"] or {}),
-        "members_ca_pem": _pem(given["members_ca"]),
-        "coordinator_keys": list(given["coordinator_keys"]),
-        "balancer_ca_pem": _pem(given["balancer_ca"]),
-        "checkpoint_every_ms": int(given["checkpoint_every"] * 1000),
-        "training_slice_ms": int(given["training_slice"] * 1000),
+        "labels": made("labels", given["labels"] or {}, dict),
+        "attributes": made("attributes", given["attributes"] or {}, dict),
+        "members_ca_pem": pem("members_ca", given["members_ca"]),
+        "coordinator_keys": made("coordinator_keys", given["coordinator_keys"], list),
+        "balancer_ca_pem": pem("balancer_ca", given["balancer_ca"]),
+        "checkpoint_every_ms": milliseconds("checkpoint_every", given["checkpoint_every"]),
+        "training_slice_ms": milliseconds("training_slice", given["training_slice"]),
     }
     plain = ("task", "name", "trains_within", "trains_adapters", "signed_requests", "max_model_bytes", "keep_models", "seed")
     options.update({name: given[name] for name in plain})
-    options.update({name: os.fspath(given[name]) for name in ("journal_key", "journal_generation", "base_model") if given[name] is not None})
+    options.update({name: path(name, given[name]) for name in ("journal_key", "journal_generation", "base_model") if given[name] is not None})
     policies = ("secure_aggregation", "device_conditions", "privacy")
-    options.update({name: dict(given[name]) for name in policies if given[name] is not None})
+    options.update({name: made(name, given[name], dict) for name in policies if given[name] is not None})
     on_event = given["on_event"]
     if on_event is None:
-        return json.dumps(options), None
-    return json.dumps(options), lambda name, fields: on_event(name, json.loads(fields))
+        return as_json(options), None
+    if not callable(on_event):
+        raise _tributary.ConfigurationError(f"on_event cannot be used: {type(on_event).__name__} cannot be called")
+    return as_json(options), lambda name, fields: on_event(name, json.loads(fields))
 
 
 def _device(
@@ -308,19 +357,8 @@ def _device(
 ) -> str:
     """The device's state as the native part takes it."""
     state = {"charging": charging, "unmetered": unmetered, "idle": idle, "battery_percent": battery_percent, "thermal": thermal}
-    return json.dumps(state)
+    return as_json(state)
 
 
 def _data_use(counted: Sequence[int]) -> dict[str, int]:
     return dict(zip(("sent_today", "received_today", "sent", "received"), counted))
-
-
-def _pem(ca: str | os.PathLike[str] | None) -> str | None:
-    """A certificate, given as such or as a file."""
-    if ca is None or (isinstance(ca, str) and "-----BEGIN" in ca):
-        return ca
-    try:
-        with open(ca, encoding="ascii") as file:
-            return file.read()
-    except (OSError, UnicodeDecodeError) as error:
-        raise _tributary.ConfigurationError(f"no certificate can be read from {os.fspath(ca)}: {error}") from error

@@ -31,7 +31,15 @@ import sys
 import time
 import types
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ._tributary import Error as _Error
+else:
+    try:
+        from ._tributary import Error as _Error
+    except ImportError:  # This file alone, beside a script.
+        _Error = Exception
 
 #: Where the participant says which folder is the job's.
 VARIABLE = "TRIBUTARY_JOB"
@@ -54,7 +62,7 @@ _USUAL = {
 _WRAPPERS = re.compile(r"(^|(?<=\.))(module|_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")
 
 
-class JobError(Exception):
+class JobError(_Error):
     """The job cannot be read, or its result cannot be written; the message says why."""
 
 
@@ -235,9 +243,9 @@ class Job:
                     _write(self._folder, "trained.safetensors", _safetensors(gathered, self.shapes))
         if self.rank == 0:
             measured = {name: _metric(name, value) for name, value in (metrics or {}).items()}
-            result: dict[str, Any] = {"examples": int(examples), "metrics": measured}
+            result: dict[str, Any] = {"examples": _counted("examples", examples), "metrics": measured}
             if reach is not None:
-                result.update(reach=float(reach), steps=int(steps or 1))
+                result.update(reach=float(reach), steps=_counted("steps", steps or 1))
             with self._unless_withdrawn():
                 _write(self._folder, "result.json", [json.dumps(result, allow_nan=False).encode()])
         self._is_over = True
@@ -441,7 +449,7 @@ def _environment(*names: str, usual: int) -> int:
 def _read_job(folder: pathlib.Path) -> dict[str, Any]:
     try:
         about: dict[str, Any] = json.loads((folder / "job.json").read_bytes())
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise JobError(f"{folder} holds no job: {error}") from None
     if about.get("schema") != 1:
         raise JobError(f"{folder}/job.json has schema {about.get('schema')}; this file knows 1: take the one of the participant's release")
@@ -451,10 +459,13 @@ def _read_job(folder: pathlib.Path) -> dict[str, Any]:
 def _read_tensors(path: pathlib.Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
     """The tensors of a safetensors file. Their memory is the file's own until they are changed, and the file never changes."""
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
-    with open(path, "rb") as file:
-        memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-    (length,) = struct.unpack_from("<Q", memory)
-    places = json.loads(memory[8 : 8 + length])
+    try:
+        with open(path, "rb") as file:
+            memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        (length,) = struct.unpack_from("<Q", memory)
+        places = json.loads(memory[8 : 8 + length])
+    except (OSError, ValueError, struct.error) as error:
+        raise JobError(f"{path} holds no model: {error}") from None
     tensors: dict[str, Any] = {}
     for name, shape in shapes.items():
         if places[name]["dtype"] != "F32":
@@ -547,7 +558,10 @@ def _floats(name: str, value: Any, shape: tuple[int, ...]) -> bytes:
     if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
         raw: bytes = numpy.ascontiguousarray(value, dtype="<f4").tobytes()
     else:
-        numbers = array.array("f", _flat(value))
+        try:
+            numbers = array.array("f", _flat(value))
+        except (TypeError, ValueError, OverflowError) as error:
+            raise JobError(f"{name} has what is no number: {error}") from None
         if sys.byteorder == "big":
             numbers.byteswap()
         raw = numbers.tobytes()
@@ -558,7 +572,7 @@ def _floats(name: str, value: Any, shape: tuple[int, ...]) -> bytes:
 
 def _flat(value: Any) -> Iterable[float]:
     """The numbers of nested lists."""
-    if not isinstance(value, Iterable):
+    if not isinstance(value, Iterable) or isinstance(value, (str, bytes)):
         yield float(value)
         return
     for item in value:
@@ -574,11 +588,21 @@ def _number(value: Any) -> Any:
 
 
 def _metric(name: str, value: Any) -> Any:
-    mean, count = value if isinstance(value, tuple) else (value, None)
-    mean = float(mean.item() if hasattr(mean, "item") else mean)
+    try:
+        mean, count = value if isinstance(value, tuple) else (value, None)
+        mean = float(mean.item() if hasattr(mean, "item") else mean)
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+        raise JobError(f"the metric {name} is {value!r}, and no number: {error}") from None
     if not math.isfinite(mean):
         raise JobError(f"the metric {name} is {mean}")
-    return mean if count is None else {"value": mean, "count": int(count)}
+    return mean if count is None else {"value": mean, "count": _counted(f"the count of the metric {name}", count)}
+
+
+def _counted(what: str, value: Any) -> int:
+    try:
+        return int(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise JobError(f"{what} is {value!r}: {error}") from None
 
 
 def _write(folder: pathlib.Path, name: str, pieces: Iterable[bytes]) -> None:

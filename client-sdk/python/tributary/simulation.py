@@ -37,4 +37,7 @@ def simulate(*, binary: str | os.PathLike[str] | None = None, **options: Any) ->
         raise ConfigurationError(f"{program} cannot be run: {error}") from error
     if done.returncode != 0:
         raise Error(done.stderr.strip() or f"{program} ended with {done.returncode}")
-    return json.loads(done.stdout)["data"]
+    try:
+        return json.loads(done.stdout)["data"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise Error(f"{program} printed no result of a simulation: {error!r}") from error

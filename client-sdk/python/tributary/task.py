@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, Union
 
 from . import _tributary
 from .model import views
+from .nested import like
 from .program import _WRAPPERS, _is_counter
 from .update import copy_into, rows_of
 
@@ -197,6 +199,16 @@ class Task:
         module.load_state_dict({**state, **left})
         return module
 
+    def parameters_like(self, tree: Any) -> Any:
+        """The parameters, nested as ``tree`` is: for JAX and Flax, whose models are dictionaries, lists and tuples within one another. The name of
+        an array is the keys that lead to it, joined by dots or by slashes, as in ``Dense_0.kernel``; :meth:`send` takes the same nesting.
+
+        An array is one of JAX, of the same precision, where ``tree`` has one, and one of NumPy otherwise; ``tree`` stays as it is.
+
+        :raises UpdateError: if ``tree`` has other names or shapes than the task.
+        """
+        return like(tree, self.parameters)
+
     def send(
         self,
         parameters: Parameters,
@@ -207,8 +219,8 @@ class Task:
     ) -> bool:
         """Hands in the trained model. What leaves the device is clipped, weighted and masked as the task prescribes.
 
-        ``parameters`` are arrays by name, arrays in the order of :attr:`parameters`, or anything with a ``state_dict()``
-        such as a PyTorch module; arrays of floating point numbers in any byte order and precision, tensors of PyTorch and JAX among them.
+        ``parameters`` are arrays by name, also nested (:meth:`parameters_like`), arrays in the order of :attr:`parameters`, or anything with a
+        ``state_dict()`` such as a PyTorch module; arrays of floating point numbers in any byte order and precision, tensors of PyTorch and JAX among them.
         A module's counters that the task does not name, such as ``num_batches_tracked`` of BatchNorm, are left out.
 
         ``metrics`` that are not of the training itself (``train_…``) count as those of the received model: measure the model that the task
@@ -216,13 +228,13 @@ class Task:
         nothing, but for those of the device's own model (``personal_…``).
 
         :returns: whether it was handed in. If not, the round no longer waited, or the task was paused: go on with the next task.
-        :raises UpdateError: if a tensor is missing, unknown, of another shape or type, or not finite. Nothing was sent,
-            and the task still takes an answer.
+        :raises UpdateError: if a tensor is missing, unknown, of another shape or type, or not finite, or a metric is no number. Nothing was
+            sent, and the task still takes an answer.
         :raises Overdue: with ``strict``, instead of returning ``False``.
         """
         count = _whole(examples)
         copy_into(self._flat, self.parameters, parameters)
-        given = [(str(name), float(value), count) for name, value in (metrics or {}).items()]
+        given = _measured(metrics or {}, count)
         sent = _in_time(lambda: self._job.finish(self._flat, count, given), strict)
         if sent:
             self._participant.examples = examples
@@ -260,13 +272,13 @@ class Task:
         self._participant.examples = count
         return True
 
-    def refuse(self, reason: str) -> None:
+    def refuse(self, reason: str | BaseException) -> None:
         """Says that this app does not do such tasks. The reason stays on the device. Where the round no longer waits, nobody is told."""
-        _in_time(lambda: self._job.refuse(reason), strict=False)
+        _in_time(lambda: self._job.refuse(str(reason)), strict=False)
 
-    def fail(self, reason: str) -> None:
+    def fail(self, reason: str | BaseException) -> None:
         """Says that training failed. The reason stays on the device. Where the round no longer waits, nobody is told."""
-        _in_time(lambda: self._job.fail(reason), strict=False)
+        _in_time(lambda: self._job.fail(str(reason)), strict=False)
 
 
 def _in_time(answer: Callable[[], None], strict: bool) -> bool:
@@ -280,7 +292,19 @@ def _in_time(answer: Callable[[], None], strict: bool) -> bool:
     return True
 
 
+def _measured(metrics: Mapping[str, float], count: int) -> list[tuple[str, float, int]]:
+    """Metrics, each of so many examples."""
+    try:
+        return [(str(name), float(value), count) for name, value in metrics.items()]
+    except (AttributeError, TypeError, ValueError, OverflowError, RuntimeError) as error:
+        raise _tributary.UpdateError(f"metrics are {metrics!r}; they are a mapping of names to numbers: {error}") from error
+
+
 def _whole(examples: int) -> int:
-    if isinstance(examples, bool) or not hasattr(examples, "__index__") or examples.__index__() < 0:
+    try:
+        count = -1 if isinstance(examples, bool) else operator.index(examples)
+    except TypeError:
+        count = -1
+    if not 0 <= count < 2**64:
         raise _tributary.UpdateError(f"examples is {examples!r}; it is a number of examples, 0 or more")
-    return examples.__index__()
+    return count

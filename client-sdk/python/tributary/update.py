@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _tributary
+from .nested import is_nested, named
 from .program import _WRAPPERS, _is_counter, _on_host
 
 if TYPE_CHECKING:
@@ -44,10 +45,12 @@ def _by_name(given: Any, own: Mapping[str, Any]) -> Mapping[str, Any]:
     """Arrays by the model's names."""
     if hasattr(given, "state_dict"):
         # A task may have such a name itself.
-        given = {name if name in own else _WRAPPERS.sub("", name): value for name, value in given.state_dict().items()}
+        return {name if name in own else _WRAPPERS.sub("", name): value for name, value in given.state_dict().items()}
     if isinstance(given, Mapping):
-        return given
+        return named(given, own)
     if isinstance(given, Sequence) and not isinstance(given, (str, bytes)):
+        if is_nested(given, len(own)):
+            return named(given, own)
         if len(given) != len(own):
             raise _tributary.UpdateError(f"the update has {len(given)} tensors; the model has {len(own)}")
         return dict(zip(own, given))

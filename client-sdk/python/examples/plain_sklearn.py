@@ -1,0 +1,21 @@
+"""Digits, learnt by one site alone with scikit-learn."""
+
+import sys
+
+import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.linear_model import SGDClassifier
+
+data = load_digits()
+site, sites = int(sys.argv[1]), int(sys.argv[2])
+x, y = data.data[site::sites] / 16, data.target[site::sites]
+model = SGDClassifier(loss="log_loss", learning_rate="constant", eta0=0.1, random_state=site)
+model.partial_fit(x, y, classes=np.arange(10))  # makes the arrays
+
+
+def train():
+    for _ in range(5):
+        model.partial_fit(x, y)
+
+
+train()

@@ -149,28 +149,39 @@ fn enrolled(folder: &Path, coordinator: &Arc<Coordinator>, slice_ms: u64, every_
 /// A machine whose trainings are asked to pause after so many looks at the clock, and have a checkpoint in the journal after so many.
 fn machine(folder: &Path, coordinator: &Arc<Coordinator>, slice_ms: u64, every_ms: u64) -> Machine {
     let (options, callbacks) = enrolled(folder, coordinator, slice_ms, every_ms);
+    opened(options, callbacks)
+}
+
+/// With a clock on which nothing has to be waited for.
+fn opened(options: String, callbacks: Callbacks) -> Machine {
     let (builder, _, abilities) = builder(options, callbacks, true).unwrap();
     let driven = builder.clock(Ticking::default()).build_driven().unwrap();
     Machine { driven, abilities, clock: SystemClock::new(), process: std::process::id() }
 }
 
-/// Ticks, and performs what is said, until the task is over, or the process is to die.
+/// Ticks, and performs what is said, until the task is over, or the process is to die. Nothing is waited for.
 fn drive(machine: &Machine, trainer: &Arc<dyn Trainer>, dies: impl Fn() -> bool) {
+    assert_eq!(drive_through_waits(machine, trainer, dies), 0);
+}
+
+/// The same, and returns how often a moment was to be waited for: it is there at once.
+fn drive_through_waits(machine: &Machine, trainer: &Arc<dyn Trainer>, dies: impl Fn() -> bool) -> u32 {
+    let (mut elapsed, mut waits) = (0, 0);
     for _ in 0..500 {
         if dies() {
-            return;
+            return waits;
         }
-        let circumstances =
-            Circumstances { elapsed_ms: Some(0), device: DeviceState::default(), examples: Some(ROWS.into()) };
-        match machine.tick(circumstances).unwrap() {
+        let (device, examples) = (DeviceState::default(), Some(ROWS.into()));
+        match machine.tick(Circumstances { elapsed_ms: Some(elapsed), device, examples }).unwrap() {
             Todo::Send | Todo::Fetch | Todo::Train | Todo::Journal => {
                 assert!(machine.perform(Arc::clone(trainer)).unwrap());
             }
+            Todo::WaitUntil { elapsed_ms } => (elapsed, waits) = (elapsed_ms, waits + 1),
             Todo::Ended { end } => {
                 assert_eq!(end, End::TaskOver);
-                return;
+                return waits;
             }
-            todo @ (Todo::Busy | Todo::WaitUntil { .. }) => panic!("{todo:?}"),
+            Todo::Busy => panic!("nobody else performs anything"),
         }
     }
     panic!("it does not come to an end");
@@ -269,8 +280,9 @@ fn with_ditto_a_ready_model_is_shared_and_the_app_has_its_own() {
         let (options, callbacks) = enrolled(folder.path(), &coordinator, 1_000_000, 30_000);
         let mut options: Value = serde_json::from_str(&options).unwrap();
         options["trains_within"] = trains_within.into();
-        let machine = Machine::open(options.to_string(), callbacks).unwrap();
-        drive(&machine, &(Arc::clone(&app) as Arc<dyn Trainer>), || false);
+        let machine = opened(options.to_string(), callbacks);
+        let waits = drive_through_waits(&machine, &(Arc::clone(&app) as Arc<dyn Trainer>), || false);
+        assert_eq!(waits, u32::from(!trains_within), "whoever refuses asks again a little later");
         let seen = app.0.lock().unwrap();
         let expected = [(Purpose::Shared, None, false), (Purpose::Own, Some(true), false)];
         assert_eq!(*seen, expected[..if trains_within { 2 } else { 1 }]);

@@ -82,6 +82,8 @@ struct Inner {
     writer: Option<CheckpointWriter>,
     slice_end: Option<(Arc<dyn Clock>, Duration)>,
     calls: Vec<Call>,
+    /// Bytes of the results that are not kept, since all together would take more than checkpoints may; 0 if all are.
+    left_out: u64,
     /// What the call after these has saved.
     state: Option<Zeroizing<Vec<u8>>>,
     /// The journal does not have this state, or the result of the last training, although the run has a writer.
@@ -91,13 +93,16 @@ struct Inner {
 }
 
 impl Inner {
-    /// What the results of trainings take in a record.
+    /// What the results of trainings take in a record, with those that are left out.
     fn bytes_of_results(&self) -> u64 {
-        let bytes = self.calls.iter().map(|call| match call {
-            Call::Evaluated(_) => 0,
-            Call::Trained { values, .. } => 4 * values.len() as u64,
-        });
-        bytes.sum()
+        self.calls.iter().map(bytes_of_result).fold(self.left_out, u64::saturating_add)
+    }
+}
+
+fn bytes_of_result(call: &Call) -> u64 {
+    match call {
+        Call::Evaluated(_) => 0,
+        Call::Trained { values, .. } => 4 * values.len() as u64,
     }
 }
 
@@ -146,6 +151,7 @@ impl TrainingLog {
         }
         inner.run += 1;
         inner.is_running = true;
+        inner.left_out = 0;
         self.has_ended.store(false, Ordering::Relaxed);
         self.is_between.store(false, Ordering::Relaxed);
         inner.writer = surroundings.checkpoints;
@@ -217,29 +223,42 @@ impl TrainingLog {
         self.inner().calls.get(number).cloned()
     }
 
-    /// Notes what the next call returned.
+    /// Notes what the next call returned. A task may ask for any number of trainings: from the first result on that checkpoints have no room
+    /// for, none is kept, and the run can go on later no more.
     fn note(&self, number: usize, call: Call) {
         let mut inner = self.inner();
-        if inner.calls.len() == number {
-            let is_worth_writing = matches!(call, Call::Trained { .. }) && inner.writer.is_some();
-            inner.calls.push(call);
-            (inner.state, inner.is_unwritten) = (None, is_worth_writing);
-            self.has_state.store(false, Ordering::Relaxed);
-            self.pause.anew();
+        let is_full = inner.left_out > 0;
+        if !is_full && inner.calls.len() != number {
+            return;
         }
+        let bytes = bytes_of_result(&call);
+        if !is_full && inner.bytes_of_results().saturating_add(bytes) <= self.most_bytes {
+            inner.is_unwritten |= matches!(call, Call::Trained { .. }) && inner.writer.is_some();
+            inner.calls.push(call);
+        } else {
+            inner.left_out = inner.left_out.saturating_add(bytes);
+        }
+        inner.state = None;
+        self.has_state.store(false, Ordering::Relaxed);
+        self.pause.anew();
     }
 
-    /// Whether the run is to pause before its next training: it was asked to, and loses nothing, since one has returned.
+    /// Whether the run is to pause before its next training: it was asked to, and loses nothing, since one has returned and all results are
+    /// kept.
     fn pauses_between(&self) -> bool {
-        let has_trained = self.inner().calls.iter().any(|call| matches!(call, Call::Trained { .. }));
-        let pauses = has_trained && self.pause.is_told();
+        let loses_nothing = {
+            let inner = self.inner();
+            inner.left_out == 0 && inner.calls.iter().any(|call| matches!(call, Call::Trained { .. }))
+        };
+        let pauses = loses_nothing && self.pause.is_told();
         self.is_between.store(pauses, Ordering::Relaxed);
         pauses
     }
 
     fn save(&self, run: u64, number: usize, state: &[u8], at_once: bool) -> Result<(), NotKept> {
         let mut inner = self.inner();
-        if !inner.is_running || (inner.run, inner.calls.len()) != (run, number) || self.cancel.is_cancelled() {
+        let is_of_next_call = inner.left_out > 0 || inner.calls.len() == number;
+        if !inner.is_running || inner.run != run || !is_of_next_call || self.cancel.is_cancelled() {
             return Err(NotKept::Over);
         }
         let (bytes, limit) = (inner.bytes_of_results().saturating_add(state.len() as u64), self.most_bytes);

@@ -256,6 +256,8 @@ impl RoundWork {
                 let kept = self.personal.as_ref();
                 let mut round = LocalRound { trainer, job: &self.job, received: &received.model, kept };
                 let LocalResult { mut update, personal, evaluated, own } = personalizer.run(&mut round)?;
+                // What was said before the device's own model was made is of another one.
+                update.metrics.retain(|(name, _)| own.metrics.iter().all(|(said, _)| said != name));
                 update.metrics.extend(own.metrics);
                 (update, evaluated, (personal, Some(own.model)))
             }

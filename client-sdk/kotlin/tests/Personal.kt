@@ -50,7 +50,7 @@ fun main(arguments: Array<String>): Unit = runBlocking {
                     if (job.round == 1) {
                         check(parameters.contentEquals(anchor))
                         own = FloatArray(parameters.size) { parameters[it] + 1 }
-                        check(job.finish(own, ROWS.toLong(), mapOf("personal_accuracy" to 0.5)))
+                        check(job.finish(own, ROWS.toLong(), mapOf("personal_loss" to 0.5)))
                     } else {
                         check(parameters.contentEquals(own) && !parameters.contentEquals(anchor))
                         check(train(job))

@@ -73,7 +73,7 @@ class Ready(unittest.TestCase):
 
     def test_with_ditto_a_device_has_its_own_model_beside_the_shared_one(self):
         with federation() as running:
-            ditto = {"personalization": {"method": "ditto", "lambda": 0.5}, "metrics": ["loss", "accuracy", "personal_accuracy"]}
+            ditto = {"personalization": {"method": "ditto", "lambda": 0.5}, "metrics": ["loss", "personal_loss"]}
             running.operator.create(line("personal", rounds=2, cohort=1, **CLEAR, **ditto, model=MODEL))
             options = running.options("personal", task="personal", trains_within=True)
             seen, own, rows = [], {}, (FEATURES[:48], LABELS[:48])
@@ -96,7 +96,7 @@ class Ready(unittest.TestCase):
                         self.assertTrue(task.train(*rows))
                     else:
                         own = {name: array + 1 for name, array in task.parameters.items()}
-                        self.assertTrue(task.send(own, examples=48, metrics={"personal_accuracy": 0.5}))
+                        self.assertTrue(task.send(own, examples=48, metrics={"personal_loss": 0.5}))
                 model = me.model("personal")
             self.assertEqual(seen, [(1, "shared"), (1, "own"), (2, "shared"), (2, "own")])
             self.assertEqual((model.round, model.is_personalized), (2, True))
@@ -105,7 +105,7 @@ class Ready(unittest.TestCase):
             # Of zeros, and then of what was learnt.
             self.assertAlmostEqual(first["loss"]["value"], math.log(2), places=3)
             self.assertLess(second["loss"]["value"], 0.65)
-            self.assertAlmostEqual(first["personal_accuracy"]["value"], 0.5, places=3)
+            self.assertAlmostEqual(first["personal_loss"]["value"], 0.5, places=3)
 
     def test_rows_are_copied_before_other_threads_may_write_to_them(self):
         given, scored = FEATURES.astype("f4"), []

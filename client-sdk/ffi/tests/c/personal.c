@@ -84,7 +84,7 @@ static void train_own(TributaryJob job, unsigned round) {
     for (size_t index = 0; index < count; ++index) {
         own[index] = values[index] += 1;
     }
-    TributaryMetric measured = {.name = "personal_accuracy", .value = 0.5, .count = ROWS};
+    TributaryMetric measured = {.name = "personal_loss", .value = 0.5, .count = ROWS};
     EXPECT(OK, tributary_job_finish(job, NULL, 0, ROWS, &measured, 1));
 }
 

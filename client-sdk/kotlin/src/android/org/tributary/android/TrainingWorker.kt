@@ -46,7 +46,7 @@ public abstract class TrainingWorker(context: Context, parameters: WorkerParamet
 
     final override suspend fun doWork(): Result {
         val participant = try {
-            running[javaClass]?.apply { resume() } ?: participant().also { running[javaClass] = it }
+            resumed() ?: participant().also { running[javaClass] = it }
         } catch (_: TributaryException.Journal) {
             // Such as another run that has not ended yet: it is tried again later.
             return Result.retry()
@@ -74,6 +74,14 @@ public abstract class TrainingWorker(context: Context, parameters: WorkerParamet
                 participant.close(10.seconds)
             }
         }
+    }
+
+    /** The participant of an earlier run, unless the app has closed it. */
+    private fun resumed(): Participant? = try {
+        running[javaClass]?.apply { resume() }
+    } catch (_: TributaryException.Closed) {
+        running.remove(javaClass)
+        null
     }
 
     private suspend fun pauseAtEnd(participant: Participant): Unit = try {

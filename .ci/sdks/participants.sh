@@ -331,7 +331,7 @@ compile_swift() {
 
 # Whether C programs for aarch64 can be linked, by zig, and run, by QEMU.
 has_aarch64() {
-    command -v cargo-zigbuild >/dev/null && command -v python-zig >/dev/null && command -v qemu-aarch64 >/dev/null && [ -e /usr/aarch64-linux-gnu/lib/libc.so.6 ]
+    command -v cargo-zigbuild >/dev/null && python3 -m ziglang version >/dev/null 2>&1 && command -v qemu-aarch64 >/dev/null && [ -e /usr/aarch64-linux-gnu/lib/libc.so.6 ]
 }
 
 # Builds the library as apps get it, and C programs with it: aarch64_programs PROFILE FEATURES [RUSTFLAGS]. Sets $in_aarch64, which runs them.
@@ -342,7 +342,7 @@ aarch64_programs() {
     mkdir "$place"
     cp "${CARGO_TARGET_DIR:-$root/target}/aarch64-unknown-linux-gnu/$1/libtributary_ffi.so" "$place/"
     for name in shift misuse machine ready personal; do
-        python-zig cc -target aarch64-linux-gnu "${flags_of_c[@]}" -o "$place/$name" "$root/client-sdk/ffi/tests/c/$name.c" -L"$place" -ltributary_ffi -lpthread -lm
+        python3 -m ziglang cc -target aarch64-linux-gnu "${flags_of_c[@]}" -o "$place/$name" "$root/client-sdk/ffi/tests/c/$name.c" -L"$place" -ltributary_ffi -lpthread -lm
     done
     in_aarch64=(qemu-aarch64 -L /usr/aarch64-linux-gnu -E "LD_LIBRARY_PATH=$place")
 }

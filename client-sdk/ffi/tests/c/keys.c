@@ -12,25 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "expect.h"
 #include "tributary.h"
-
-static void expect_at(int line, const char *call, TributaryCode got, TributaryCode expected, const char *words) {
-    char reason[1024] = "";
-    tributary_last_error(reason, sizeof reason, NULL);
-    if (got != expected || strstr(reason, words) == NULL) {
-        fprintf(stderr, "keys.c:%d: %s gave %d where %d was expected; the last error: %s\n", line, call, (int)got, (int)expected, reason);
-        exit(1);
-    }
-}
-#define EXPECT(code, call) expect_at(__LINE__, #call, call, TRIBUTARY_CODE_##code, "")
-#define EXPECT_WORDS(code, words, call) expect_at(__LINE__, #call, call, TRIBUTARY_CODE_##code, words)
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "keys.c:%d: not so: %s\n", __LINE__, #condition);                                          \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
 
 // ---- the key store
 

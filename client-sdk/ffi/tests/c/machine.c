@@ -14,25 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "expect.h"
 #include "tributary.h"
-
-static void expect_at(int line, const char *call, TributaryCode got, TributaryCode expected, const char *words) {
-    char reason[1024] = "";
-    tributary_last_error(reason, sizeof reason, NULL);
-    if (got != expected || strstr(reason, words) == NULL) {
-        fprintf(stderr, "machine.c:%d: %s gave %d where %d was expected; the last error: %s\n", line, call, (int)got, (int)expected, reason);
-        exit(1);
-    }
-}
-#define EXPECT(code, call) expect_at(__LINE__, #call, call, TRIBUTARY_CODE_##code, "")
-#define EXPECT_WORDS(code, words, call) expect_at(__LINE__, #call, call, TRIBUTARY_CODE_##code, words)
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "machine.c:%d: not so: %s\n", __LINE__, #condition);                                       \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
 
 typedef struct {
     TributaryMachine machine;

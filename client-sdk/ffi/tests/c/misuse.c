@@ -16,28 +16,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "expect.h"
 #include "tributary.h"
 
 enum { PARAMETERS = 8 };
-
-static void expect_at(int line, const char *call, TributaryCode got, TributaryCode expected, const char *words) {
-    char reason[1024] = "";
-    tributary_last_error(reason, sizeof reason, NULL);
-    if (got != expected || (words != NULL && strstr(reason, words) == NULL)) {
-        fprintf(stderr, "misuse.c:%d: %s gave %d where %d was expected; the last error: %s\n", line, call, (int)got,
-                (int)expected, reason);
-        exit(1);
-    }
-}
-#define EXPECT(code, call) expect_at(__LINE__, #call, call, TRIBUTARY_CODE_##code, NULL)
-#define EXPECT_WORDS(code, words, call) expect_at(__LINE__, #call, call, TRIBUTARY_CODE_##code, words)
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "misuse.c:%d: not so: %s\n", __LINE__, #condition);                                        \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
 
 static char *read_text(const char *path) {
     FILE *file = fopen(path, "rb");

@@ -9,27 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "expect.h"
 #include "tributary.h"
 
 enum { ROWS = 64, WIDTH = 4, PARAMETERS = 10 };
-
-static void expect_at(int line, const char *call, TributaryCode got, TributaryCode expected, const char *words) {
-    char reason[1024] = "";
-    tributary_last_error(reason, sizeof reason, NULL);
-    if (got != expected || strstr(reason, words) == NULL) {
-        fprintf(stderr, "personal.c:%d: %s gave %d where %d was expected; the last error: %s\n", line, call, (int)got, (int)expected, reason);
-        exit(1);
-    }
-}
-#define EXPECT(code, call) expect_at(__LINE__, #call, call, TRIBUTARY_CODE_##code, "")
-#define EXPECT_WORDS(code, words, call) expect_at(__LINE__, #call, call, TRIBUTARY_CODE_##code, words)
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "personal.c:%d: not so: %s\n", __LINE__, #condition);                                      \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
 
 static float features[ROWS * WIDTH], own[PARAMETERS];
 static uint32_t labels[ROWS];
@@ -115,7 +98,7 @@ int main(int count, char **arguments) {
         if (code == TRIBUTARY_CODE_NOTHING) {
             continue;
         }
-        expect_at(__LINE__, "next", code, TRIBUTARY_CODE_OK, "");
+        expect_at(__FILE__, __LINE__, "next", code, TRIBUTARY_CODE_OK, "");
         EXPECT(OK, tributary_job_purpose(job, &purpose));
         EXPECT(OK, tributary_job_plan(job, &plan));
         CHECK(plan.round == 1 + jobs / 2);

@@ -81,11 +81,11 @@ pub trait Trainer: Send {
     fn evaluate(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError>;
 
     /// Evaluates the last version of a task that is over, for the app alone ([`Model::metrics`](crate::Model::metrics)); by default as
-    /// [`Self::evaluate`]. `job.round` is the version's number. It is called under the conditions of a training, and again later if they end
-    /// meanwhile.
+    /// [`Self::evaluate`]. `job.round` is the version's number. It is called under the conditions of a training, once the journal has the
+    /// version: if the process ends meanwhile, the app has it without metrics.
     ///
     /// # Errors
-    /// [`TrainerError`]: the app gets the version without metrics.
+    /// [`TrainerError`]: the app has the version without metrics.
     fn evaluate_last(
         &mut self,
         model: &Parameters,

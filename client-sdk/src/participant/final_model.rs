@@ -97,17 +97,11 @@ impl Core {
         Ok(layout(model, self.max_model_bytes())?)
     }
 
-    /// Keeps the last version with what was measured of it, and ends.
-    fn keep_last(
-        &mut self,
-        task: TaskId,
-        model: &FinalModel,
-        file: &ModelFile,
-        metrics: Vec<(String, MetricValue)>,
-    ) -> State {
+    /// Keeps the last version, then continues with `then`.
+    fn keep_last(&mut self, task: TaskId, model: &FinalModel, file: &ModelFile, then: State) -> State {
         let version = &model.version;
         self.events.push(Event::FinalModel { task, version: version.version, bytes: version.bytes });
-        self.keep_final(task, model, file, metrics, ended(task))
+        self.keep_final(task, model, file, then)
     }
 
     /// Ends without the last version, and tells the app why.
@@ -149,14 +143,14 @@ impl FetchFinal {
                 have: std::mem::take(have),
                 layout: Some(Arc::clone(&self.layout)),
             },
-            FinalStep::Evaluate { last, .. } => Action::Evaluate(Arc::clone(last)),
+            FinalStep::Evaluate(last) => Action::Evaluate(Arc::clone(last)),
         }
     }
 
     /// When the transfer is given up; `None` until the app's conditions hold.
     pub(super) fn deadline(&self) -> Option<Duration> {
         match &self.step {
-            FinalStep::Look | FinalStep::Evaluate { .. } => None,
+            FinalStep::Look | FinalStep::Evaluate(_) => None,
             FinalStep::Fetch { deadline, .. } => *deadline,
         }
     }
@@ -179,7 +173,7 @@ impl FetchFinal {
 
     /// Ends since the app shuts down; the next process begins again.
     pub(super) fn stop(self) -> State {
-        if let FinalStep::Evaluate { last, .. } = &self.step {
+        if let FinalStep::Evaluate(last) = &self.step {
             last.cancel();
         }
         State::Finished(Ok(Outcome::Stopped))
@@ -211,7 +205,8 @@ impl FetchFinal {
         }
     }
 
-    /// Takes a complete file if its digest is the one in the record; then the app's trainer measures it.
+    /// Keeps a complete file if its digest is the one in the record; then the app's trainer measures it. In this order, so that a trainer that
+    /// ends the process does not take the model from the app, now and at each later start.
     pub(super) fn came(self, core: &mut Core, file: Arc<ModelFile>, now: Now) -> State {
         let version = &self.model.version;
         if (file.length(), file.sha256()) != (version.bytes, version.sha256) {
@@ -223,17 +218,19 @@ impl FetchFinal {
             Err(error) => return core.without_version(self.task, &self.model, error.to_string()),
         };
         let seed = core.settings.seed.unwrap_or_else(|| RoundSeeds::fresh(&mut core.rng).training);
-        match LastVersion::of(&self.model, parameters, seed) {
-            Some(last) => State::FetchFinal(Self { step: FinalStep::Evaluate { file, last: last.into() }, ..self }),
-            None => core.keep_last(self.task, &self.model, &file, Vec::new()),
-        }
+        let (task, model) = (self.task, self.model.clone());
+        let then = match LastVersion::of(&model, parameters, seed) {
+            Some(last) => State::FetchFinal(Self { step: FinalStep::Evaluate(last.into()), ..self }),
+            None => ended(task),
+        };
+        core.keep_last(task, &model, &file, then)
     }
 
-    /// Keeps it; without scores, if the trainer could not measure it.
+    /// Writes what was measured, if the trainer could measure it, and ends.
     pub(super) fn evaluated(self, core: &mut Core, result: Result<Vec<(String, MetricValue)>, WorkError>) -> State {
         match self.step {
-            FinalStep::Evaluate { file, .. } => {
-                core.keep_last(self.task, &self.model, &file, result.unwrap_or_default())
+            FinalStep::Evaluate(_) => {
+                core.score_final(self.task, &self.model, result.unwrap_or_default(), ended(self.task))
             }
             step => State::FetchFinal(Self { step, ..self }),
         }

@@ -21,8 +21,6 @@ struct Keepsake<'a> {
     name: &'a str,
     model: &'a ModelSpec,
     version: &'a ModelRef,
-    /// What was measured of it; empty before a round that begins with it is trained.
-    metrics: Vec<(String, MetricValue)>,
     /// What was measured of the device's own model, which stays as it is.
     personal_metrics: Vec<(String, MetricValue)>,
 }
@@ -42,24 +40,30 @@ impl Core {
             name: &assignment.task_name,
             model: &assignment.model,
             version: &assignment.base,
-            metrics: Vec::new(),
             personal_metrics: Vec::new(),
         };
         self.keep(kept, file, then)
     }
 
     /// The same of the last version of a task that is over, for an app that keeps models. No round changes the device's own model.
-    pub(super) fn keep_final(
+    pub(super) fn keep_final(&mut self, task: TaskId, last: &FinalModel, file: &ModelFile, then: State) -> State {
+        let FinalModel { task_name: name, model, version, .. } = last;
+        let personal_metrics = self.models.of(task).map(|kept| kept.personal_metrics.clone()).unwrap_or_default();
+        self.keep(Keepsake { task, name, model, version, personal_metrics }, file, then)
+    }
+
+    /// Writes what was measured of the last version, if anything, then continues with `then`.
+    pub(super) fn score_final(
         &mut self,
         task: TaskId,
         last: &FinalModel,
-        file: &ModelFile,
         metrics: Vec<(String, MetricValue)>,
         then: State,
     ) -> State {
-        let FinalModel { task_name: name, model, version, .. } = last;
-        let personal_metrics = self.models.of(task).map(|kept| kept.personal_metrics.clone()).unwrap_or_default();
-        self.keep(Keepsake { task, name, model, version, metrics, personal_metrics }, file, then)
+        if !self.models.measured_last(task, last.version.sha256, metrics) {
+            return then;
+        }
+        persist(self.list_record().map(|list| vec![list]), then)
     }
 
     fn keep(&mut self, kept: Keepsake<'_>, file: &ModelFile, then: State) -> State {
@@ -75,7 +79,7 @@ impl Core {
 
     /// What makes room first, then the list, then the file: what is not in the list takes no room, whenever the process dies.
     fn model_records(&mut self, kept: Keepsake<'_>, file: &ModelFile) -> Result<Vec<Record>, JournalError> {
-        let Keepsake { task, name: task_name, model, version, metrics, personal_metrics } = kept;
+        let Keepsake { task, name: task_name, model, version, personal_metrics } = kept;
         let name = snapshot::model(task);
         let body = file.content().map_err(|error| JournalError::corrupt(&name, error))?;
         if sha256(&body) != version.sha256 {
@@ -88,14 +92,14 @@ impl Core {
             version: version.version,
             sha256: version.sha256,
             bytes: version.bytes,
-            metrics,
+            metrics: Vec::new(),
             personal_metrics,
         };
         let mut records = Vec::new();
         for gone in self.models.add(kept, self.settings.max_model_bytes) {
             records.push(Record::new(snapshot::model(gone), snapshot::encode_no_model()?));
         }
-        records.push(Record::new(snapshot::MODELS.to_owned(), self.models.encode()?));
+        records.push(self.list_record()?);
         let mut record = Record::new(name, bytes);
         record.body = body;
         records.push(record);
@@ -112,6 +116,10 @@ impl Core {
         if !self.models.measured(plan.place.task, plan.assignment.base.sha256, [evaluated, trained]) {
             return Ok(None);
         }
-        Ok(Some(Record::new(snapshot::MODELS.to_owned(), self.models.encode()?)))
+        self.list_record().map(Some)
+    }
+
+    fn list_record(&self) -> Result<Record, JournalError> {
+        Ok(Record::new(snapshot::MODELS.to_owned(), self.models.encode()?))
     }
 }

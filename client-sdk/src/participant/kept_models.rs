@@ -21,7 +21,7 @@ pub struct KeptModel {
     /// Size of the published file.
     pub bytes: u64,
     /// What the trainer measured of it, by name, on data that it holds out; empty before a training that began with it. The last version of a
-    /// task is measured when it comes ([`Trainer::evaluate_last`](crate::Trainer::evaluate_last)), if its file is the whole model. Of a trainer that
+    /// task is measured once, when it has come ([`Trainer::evaluate_last`](crate::Trainer::evaluate_last)), if its file is the whole model. Of a trainer that
     /// evaluates nothing, as an app that answers jobs: what the answer said, without what is of the training (`train_…`) and of the personalized
     /// model (`personal_…`).
     pub metrics: Vec<(String, MetricValue)>,
@@ -72,6 +72,14 @@ impl KeptModels {
         let personal = trained.iter().filter_map(|(name, value)| Some((name.strip_prefix(PERSONAL_PREFIX)?, *value)));
         kept.personal_metrics = personal.map(|(name, value)| (name.to_owned(), value)).collect();
         !kept.metrics.is_empty() || !kept.personal_metrics.is_empty()
+    }
+
+    /// The same of the last version of a task. The device's own model stays as it is, with what was measured of it.
+    pub(super) fn measured_last(&mut self, task: TaskId, file: Digest, metrics: Vec<(String, MetricValue)>) -> bool {
+        let kept = self.models.iter_mut().find(|model| (model.task, model.sha256) == (task, file));
+        let Some(kept) = kept else { return false };
+        kept.metrics = metrics;
+        !kept.metrics.is_empty()
     }
 }
 

@@ -16,7 +16,6 @@ use super::base::RoundBase;
 use super::error::ParticipantError;
 use super::event::Outcome;
 use super::last_version::LastVersion;
-use super::model_file::ModelFile;
 use super::plan::Plan;
 use super::record::Record;
 use super::round_end::AbandonCause;
@@ -213,8 +212,8 @@ pub(super) enum FinalStep {
         have: Vec<u8>,
         attempts: Attempts,
     },
-    /// Has the app's trainer measure it before it is kept.
-    Evaluate { file: Arc<ModelFile>, last: Arc<LastVersion> },
+    /// Has the app's trainer measure it, now that the journal has it.
+    Evaluate(Arc<LastVersion>),
 }
 
 /// Waits for an announcement, or sends the answer to it.

@@ -253,7 +253,11 @@ fn a_file_that_is_no_model_of_the_task_is_not_kept() {
 
 /// A device that is about to fetch the last version.
 fn fetching() -> Alone {
-    let mut device = device(&Arc::default(), &coordinator(0, 0, last(0)), in_the_clear());
+    fetching_into(&Arc::default())
+}
+
+fn fetching_into(journal: &Arc<MemoryJournal>) -> Alone {
+    let mut device = device(journal, &coordinator(0, 0, last(0)), in_the_clear());
     let mut input = Input::Tick;
     loop {
         match device.poll(input) {
@@ -265,16 +269,21 @@ fn fetching() -> Alone {
 
 #[test]
 fn it_is_measured_under_the_apps_conditions_and_not_at_a_stop() {
-    let mut device = fetching();
+    let journal = Arc::default();
+    let mut device = fetching_into(&journal);
     let came = Input::Fetched { have: Coordinator::published(false, 0), result: Ok(()) };
-    assert!(matches!(device.poll(came), Action::Evaluate(_)));
+    let keep = device.poll(came);
+    assert!(matches!(keep, Action::Persist(_)));
+    let kept = device.perform(keep);
+    assert!(matches!(device.poll(kept), Action::Evaluate(_)));
+    assert_eq!(version(&*journal), Some(0), "an app whose trainer ends the process has it");
     assert_eq!(device.machine.deadline(), None, "the transfer is over");
     device.machine.set_readiness(Readiness::NotReady { ask_again: HOUR });
     assert!(matches!(device.poll(Input::Tick), Action::WaitUntil(moment) if moment == device.now + HOUR));
     device.machine.set_readiness(Readiness::Ready);
     assert!(matches!(device.poll(Input::Tick), Action::Evaluate(_)));
     assert!(matches!(device.poll(Input::Shutdown), Action::Finished(Ok(Outcome::Stopped))));
-    assert!(said(&device).is_empty());
+    assert_eq!(said(&device), [Ok(0)]);
 }
 
 /// Has no data to measure a model on.

@@ -73,7 +73,7 @@ pub struct Options {
     /// [`Abilities::adapters`].
     #[serde(default)]
     pub trains_adapters: bool,
-    /// [`Abilities::base_model`].
+    /// [`Abilities::base_model`](field@Abilities::base_model).
     #[serde(default)]
     pub base_model: Option<PathBuf>,
     /// [`Builder::members_ca_pem`].

@@ -119,9 +119,10 @@ pub trait Trainer: Send {
         Duration::ZERO
     }
 
-    /// For a trainer that evaluates nothing, because an app trains and says in its answer what it measured: whether metrics of
-    /// [`Trained`] that are not named `train_…` are those of the received model. A task that weighs updates by its loss takes that from
-    /// them. False by default.
+    /// For a trainer that evaluates nothing, because an app trains and says in its answer what it measured: whether a round takes the
+    /// metrics of [`Trained`] that are not named `train_…` for those of the received model. A task that weighs updates by its loss takes
+    /// that from them. The model that the journal keeps for the app has them in any case ([`Model::metrics`](crate::Model::metrics)).
+    /// False by default.
     fn measures_as_it_trains(&self) -> bool {
         false
     }
@@ -228,6 +229,18 @@ const TRAINING_PREFIX: &str = "train_";
 /// Whether a metric is of the model that a training began with: neither of the training itself nor of the device's own model.
 pub(crate) fn is_of_model(name: &str) -> bool {
     !name.starts_with(TRAINING_PREFIX) && !name.starts_with(PERSONAL_PREFIX)
+}
+
+/// What was measured of the model that a training began with: what its trainer evaluated or, if it evaluates nothing, what the metrics of
+/// the training say of that model.
+pub(crate) fn measured_of_model(
+    evaluated: &[(String, MetricValue)],
+    trained: &[(String, MetricValue)],
+) -> Vec<(String, MetricValue)> {
+    if !evaluated.is_empty() {
+        return evaluated.to_vec();
+    }
+    trained.iter().filter(|(name, _)| is_of_model(name)).cloned().collect()
 }
 
 /// Tells a trainer to stop: check it between batches.

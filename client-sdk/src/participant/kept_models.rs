@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use task_spec::PERSONAL_PREFIX;
 use wire::{Digest, TaskId};
 
-use crate::trainer::is_of_model;
+use crate::trainer::measured_of_model;
 
 /// A published model in the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -65,10 +65,7 @@ impl KeptModels {
     ) -> bool {
         let kept = self.models.iter_mut().find(|model| (model.task, model.sha256) == (task, file));
         let Some(kept) = kept else { return false };
-        kept.metrics = match evaluated {
-            [] => trained.iter().filter(|(name, _)| is_of_model(name)).cloned().collect(),
-            evaluated => evaluated.to_vec(),
-        };
+        kept.metrics = measured_of_model(evaluated, trained);
         let personal = trained.iter().filter_map(|(name, value)| Some((name.strip_prefix(PERSONAL_PREFIX)?, *value)));
         kept.personal_metrics = personal.map(|(name, value)| (name.to_owned(), value)).collect();
         !kept.metrics.is_empty() || !kept.personal_metrics.is_empty()

@@ -35,7 +35,7 @@ use crate::identity::SigningKey;
 use crate::journal::JournalError;
 use crate::personalize::{LocalResult, LocalRound, PersonalTensors};
 use crate::seed::RoundSeeds;
-use crate::trainer::{Cancel, Purpose, Trained, Trainer, TrainerError, TrainingJob, is_of_model};
+use crate::trainer::{Cancel, Purpose, Trained, Trainer, TrainerError, TrainingJob, measured_of_model};
 
 /// The masks of one input; taken once.
 pub(super) struct Masks {
@@ -267,8 +267,8 @@ impl RoundWork {
             }
         };
         encodes();
-        if evaluated.is_empty() && measures_as_it_trains {
-            evaluated.extend(trained.metrics.iter().filter(|(name, _)| is_of_model(name)).cloned());
+        if measures_as_it_trains {
+            evaluated = measured_of_model(&evaluated, &trained.metrics);
         }
         let metrics = self.in_order(&evaluated, &trained.metrics);
         let weight = received.weight(rule, &trained, &evaluated, control)?;

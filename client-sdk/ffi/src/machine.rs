@@ -126,10 +126,11 @@ impl Machine {
         })
     }
 
-    /// Does on this thread what the last tick said, and waits for it; then the next tick says how it goes on. Returns whether there was
-    /// something to do that no other thread does. A training is asked to pause after `training_slice_ms` of the options, which an app that
-    /// saves checkpoints may do ([`Job::should_pause`]). While it sends or fetches, a helper thread may look up the server's name, or
-    /// read the model's file.
+    /// Does on this thread what the last tick said, and waits for it; then the next tick says how it goes on. The trainer is called if it
+    /// said `Train` and there is a job. There is none for the last version of a task, which only a trainer in Rust measures: here
+    /// it has no metrics. Returns whether there was something to do that no other thread does. A training is asked to pause after
+    /// `training_slice_ms` of the options, which an app that saves checkpoints may do ([`Job::should_pause`]). While it sends or fetches, a
+    /// helper thread may look up the server's name, or read the model's file.
     ///
     /// # Errors
     /// [`TributaryError::InCallback`], [`TributaryError::OtherProcess`].

@@ -81,9 +81,11 @@ class Machine:
         """Does what the last tick said, in this thread, and waits for it; a check-in waits up to 25 seconds, and Ctrl-C is seen
         afterwards.
 
-        ``train`` is called with a task if it is ``train``, and answers it before it returns. If the task's ``should_pause`` says so, it
-        may save a checkpoint and return without an answer, and is called again. What it raises is raised, and the task counts as
-        failed. While it sends or fetches, a helper thread may look up the server's name, or read the model's file.
+        If the tick said ``train`` and there is a job, ``train`` is called with it as a :class:`Task`, and answers it before it returns. If
+        the task's ``should_pause`` says so, it may save a checkpoint and return without an answer, and is called again. What it raises is
+        raised, and the task counts as failed. There is no job for the last version of a task that is over, which only a trainer in Rust
+        measures: here it has no metrics. While it sends or fetches, a helper thread may look up the server's name, or read the model's
+        file.
 
         :returns: whether there was something to do that no other thread does.
         """

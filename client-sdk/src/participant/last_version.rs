@@ -1,4 +1,4 @@
-//! The last version of a task that is over, for the app's trainer to measure before the app gets it.
+//! The last version of a task that is over, for the app's trainer to measure.
 
 use std::sync::Arc;
 

@@ -128,7 +128,8 @@ pub extern "C" fn tributary_machine_tick(
 }
 
 /// Does on this thread what the last tick said, and waits for it; then the next tick says how it goes on. `train` is called with `context`
-/// if it said TRAIN. A training is asked to pause after `training_slice_ms` of the options, which an app that saves checkpoints may do
+/// if it said TRAIN and there is a job. There is none for the last version of a task, which only a trainer in Rust measures: here it has no
+/// metrics. A training is asked to pause after `training_slice_ms` of the options, which an app that saves checkpoints may do
 /// (`tributary_job_should_pause`). While it sends or fetches, a helper thread may look up the server's name, or read the model's file.
 ///
 /// Returns OK; NOTHING if there was nothing to do that no other thread does. Errors: ARGUMENT, CLOSED, IN_CALLBACK,

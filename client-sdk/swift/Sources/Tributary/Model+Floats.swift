@@ -57,8 +57,9 @@ extension Machine {
         return try Machine.open(options: json(options), callbacks: callbacks)
     }
 
-    /// Does on this thread what the last tick said, and waits for it. `train` is called if it said `.train`, and answers the job before it
-    /// returns; if `job.shouldPause()`, it may save a checkpoint and return without an answer, and is called again.
+    /// Does on this thread what the last tick said, and waits for it. `train` is called if it said `.train` and there is a job, and answers
+    /// the job before it returns; if `job.shouldPause()`, it may save a checkpoint and return without an answer, and is called again. There
+    /// is no job for the last version of a task, which only a trainer in Rust measures: here it has no metrics.
     public func perform(_ train: @escaping @Sendable (Job) throws -> Void) throws -> Bool {
         try perform(trainer: Called(train))
     }

@@ -57,9 +57,10 @@ public class Machine private constructor(private val native: org.tributary.ffi.M
         native.unlessClosed { tick(Circumstances(elapsed?.inWholeMilliseconds?.toULong(), device, examples?.toULong())) }
 
     /**
-     * Does on this thread what the last tick said, and waits for it. [train] is called if it said `Todo.Train`, and answers the job before
-     * it returns; if `job.shouldPause`, it may save a checkpoint and return without an answer, and is called again. So it is when `job.train`
-     * has paused. Returns whether there was something to do that no other thread does.
+     * Does on this thread what the last tick said, and waits for it. [train] is called if it said `Todo.Train` and there is a job, and answers
+     * the job before it returns; if `job.shouldPause`, it may save a checkpoint and return without an answer, and is called again. So it is
+     * when `job.train` has paused. There is no job for the last version of a task, which only a trainer in Rust measures: here it has no
+     * metrics. Returns whether there was something to do that no other thread does.
      */
     public fun perform(train: (Job) -> Unit): Boolean {
         val trainer = object : Trainer {

@@ -28,6 +28,8 @@ pub enum NotKept {
 /// Keeps the state of one training; implemented by whoever hands the training out.
 pub(crate) trait Keep: Send + Sync {
     fn load(&self) -> Option<Zeroizing<Vec<u8>>>;
+    /// Whether there is a state to load.
+    fn has_state(&self) -> bool;
     /// `at_once`: it goes to the journal however young the last one is.
     fn save(&self, state: &[u8], at_once: bool) -> Result<(), NotKept>;
     fn is_due(&self) -> bool;
@@ -75,6 +77,12 @@ impl Checkpoints {
     #[must_use]
     pub fn load(&self) -> Option<Zeroizing<Vec<u8>>> {
         self.0.as_ref()?.load()
+    }
+
+    /// Whether there is a state to [load](Self::load). It is not copied.
+    #[must_use]
+    pub fn has_state(&self) -> bool {
+        self.0.as_ref().is_some_and(|keep| keep.has_state())
     }
 
     /// Keeps the state in place of the last one, at most four times [`max_model_bytes`](crate::Builder::max_model_bytes). It goes to

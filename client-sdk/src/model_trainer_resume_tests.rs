@@ -21,6 +21,10 @@ impl Keep for Slices {
         self.0.lock().unwrap().clone().map(Zeroizing::new)
     }
 
+    fn has_state(&self) -> bool {
+        self.0.lock().unwrap().is_some()
+    }
+
     fn save(&self, state: &[u8], _: bool) -> Result<(), NotKept> {
         *self.0.lock().unwrap() = Some(state.to_vec());
         Ok(())

@@ -38,7 +38,7 @@ impl Job {
     /// Answers it as failed, unless it was answered, or saved a checkpoint and should pause. What has raised does not pause.
     pub(crate) fn give_up(&self, reason: &str, has_raised: bool) -> PyResult<()> {
         let checkpoints = &self.training.checkpoints;
-        if !has_raised && checkpoints.should_pause() && checkpoints.load().is_some() {
+        if !has_raised && checkpoints.should_pause() && checkpoints.has_state() {
             return Ok(());
         }
         self.fail(reason.to_owned())

@@ -318,6 +318,11 @@ impl Keep for OfRun {
         inner.state.clone().filter(|_| inner.calls.len() == self.number)
     }
 
+    fn has_state(&self) -> bool {
+        let inner = self.log.inner();
+        inner.state.is_some() && inner.calls.len() == self.number
+    }
+
     fn save(&self, state: &[u8], at_once: bool) -> Result<(), NotKept> {
         self.log.save(self.run, self.number, state, at_once)
     }

@@ -44,6 +44,10 @@ impl Keep for Memory {
         self.state.lock().unwrap().clone().map(Zeroizing::new)
     }
 
+    fn has_state(&self) -> bool {
+        self.state.lock().unwrap().is_some()
+    }
+
     /// As the journal's, which has a state only some time after it was saved, unless it is wanted at once.
     fn save(&self, state: &[u8], at_once: bool) -> Result<(), NotKept> {
         if at_once {

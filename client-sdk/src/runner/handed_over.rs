@@ -122,6 +122,10 @@ mod tests {
             None
         }
 
+        fn has_state(&self) -> bool {
+            false
+        }
+
         fn save(&self, _: &[u8], _: bool) -> Result<(), NotKept> {
             Err(NotKept::Over)
         }

@@ -110,5 +110,5 @@ impl Answer {
 
 /// Whether a job that was left without an answer comes again: it should pause, and has saved a checkpoint.
 pub(super) fn rests(job: &TrainingJob) -> bool {
-    job.checkpoints.should_pause() && job.checkpoints.load().is_some()
+    job.checkpoints.should_pause() && job.checkpoints.has_state()
 }

@@ -35,7 +35,7 @@ pub fn train_ready(
     let nothing = Dataset::Labelled { features: Vec::new(), labels: Vec::new(), width: 1 };
     let mut trainer = ModelTrainer::new(rows, held_out.unwrap_or(nothing), Device::Cpu);
     // Before it trains, so that rows which do not fit are told at once; after a pause not again in each slice, but at the end.
-    let is_fresh = job.checkpoints.load().is_none();
+    let is_fresh = !job.checkpoints.has_state();
     let mut measured = if is_fresh { measure(&mut trainer, parameters, job, manner)? } else { Vec::new() };
     let mut trained = manner.train(&mut trainer, parameters, job)?;
     if !is_fresh {

@@ -74,3 +74,19 @@ fn a_result_goes_to_the_journal_though_something_was_evaluated_after_it() {
     assert!(log.unwritten().unwrap().is_some());
     assert!(log.unwritten().unwrap().is_none(), "once");
 }
+
+#[test]
+fn who_asks_whether_there_is_a_state_hears_what_would_be_loaded() {
+    let log = Arc::new(log(100));
+    let run = log.begin(&Own, Surroundings::default());
+    let has_state = |number| {
+        let kept = OfRun { log: Arc::clone(&log), run, number };
+        assert_eq!(kept.has_state(), kept.load().is_some(), "of call {number}");
+        kept.has_state()
+    };
+    assert!(!has_state(0));
+    log.save(run, 0, b"state", false).unwrap();
+    assert!(has_state(0) && !has_state(1), "it is that of the call under way");
+    log.note(0, result());
+    assert!(!has_state(0) && !has_state(1));
+}

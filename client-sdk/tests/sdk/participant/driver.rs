@@ -75,7 +75,7 @@ struct Saves {
 
 impl Trainer for Saves {
     fn train(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Trained, TrainerError> {
-        if job.checkpoints.load().is_some() {
+        if job.checkpoints.has_state() {
             return Ok(Trained { parameters: model.clone(), examples: 3, metrics: vec![] });
         }
         job.checkpoints.save(b"half").unwrap();

@@ -191,6 +191,11 @@ impl Backend for Interrupted {
     async fn migrate_schema(&self) -> Result<()> {
         self.rows.migrate_schema().await
     }
+
+    #[cfg(feature = "conformance")]
+    fn explain(&self) -> &'static str {
+        self.rows.explain()
+    }
 }
 
 struct Transaction {

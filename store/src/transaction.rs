@@ -376,6 +376,11 @@ mod tests {
         async fn migrate_schema(&self) -> Result<()> {
             self.database.migrate_schema().await
         }
+
+        #[cfg(feature = "conformance")]
+        fn explain(&self) -> &'static str {
+            self.database.explain()
+        }
     }
 
     async fn try_with(busy: u32) -> Result<u32> {

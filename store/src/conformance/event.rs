@@ -7,7 +7,8 @@ use federation::task_status::TaskStatus;
 use uuid::Uuid;
 
 use super::sample::{NOW, after, digest, model_version, moved, participant, participant_id, round, task, task_id};
-use crate::entity::event::{ActorFilter, AuditHead, EventFilter, EventSearch, NumberedEvent, Placing};
+use crate::driver::{FromRow, Row};
+use crate::entity::event::{ActorFilter, AuditHead, EventFilter, EventSearch, NumberedEvent, Placing, within};
 use crate::entity::token::TaskScope;
 use crate::{Result, Store, StoreError};
 
@@ -227,6 +228,62 @@ pub async fn events_are_found_by_who_and_when(store: &Store) {
         assert_eq!(found(store, None, search.clone(), 2).await, first, "a page of {search:?}");
         let rest = &positions[first.len()..];
         assert_eq!(found(store, first.last().copied(), search.clone(), 9).await, rest, "the rest of {search:?}");
+    }
+}
+
+/// A line of a query's plan, in the column that the database has for it.
+struct PlanLine(String);
+
+impl FromRow for PlanLine {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        row.get("QUERY PLAN").or_else(|_| row.get("detail")).map(Self)
+    }
+}
+
+/// Those of somebody who did little are found in a long log by an index, once the database has looked at its rows.
+pub async fn events_of_an_actor_are_found_by_an_index(store: &Store) {
+    const EVENTS: u32 = 2_000;
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                for n in 0..EVENTS {
+                    tx.act_for(if n % 50 == 0 { ann() } else { Actor::Coordinator });
+                    tx.note_event(after(n.into()), EventKind::TaskPaused, Subject::Task(task_id(1)), []);
+                }
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+    let result: Result<()> = store
+        .transact("number", |tx| {
+            Box::pin(async move {
+                let rows = tx.unnumbered_events(EVENTS).await?;
+                let placings = rows.iter().zip(1_u64..);
+                let placings = placings.map(|(row, position)| Placing { id: row.id, position, hash: digest(1) });
+                tx.number_events(&placings.collect::<Vec<_>>()).await
+            })
+        })
+        .await;
+    result.unwrap();
+    for (actor, index) in [
+        (ActorFilter::Id(Uuid::from_u128(7).to_string()), "event_actor "),
+        (ActorFilter::Name("ann".to_owned()), "event_actor_name "),
+    ] {
+        let (sql, named) = actor.sql();
+        let explained: &'static str = Box::leak(format!("{} {}", store.rows.explain(), sql.of_all).into_boxed_str());
+        let filter = &EventFilter::default();
+        // In one transaction: a connection of SQLite that is open already does not see what another one has found.
+        let result: Result<Vec<PlanLine>> = store
+            .transact("test", |tx| {
+                Box::pin(async move {
+                    tx.change_all("ANALYZE event", ()).await?;
+                    tx.list(explained, (within(filter, None, i64::MAX.unsigned_abs(), 50), named)).await
+                })
+            })
+            .await;
+        let plan: Vec<_> = result.unwrap().into_iter().map(|PlanLine(line)| line).collect();
+        assert!(plan.iter().any(|line| line.contains(index)), "{plan:#?}");
     }
 }
 

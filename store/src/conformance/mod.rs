@@ -107,6 +107,7 @@ macro_rules! conformance_tests {
             event::a_change_is_an_event_of_its_transaction,
             event::events_are_listed_after_a_position_and_filtered,
             event::events_are_found_by_who_and_when,
+            event::events_of_an_actor_are_found_by_an_index,
             event::an_event_gets_one_position,
             event::an_event_is_never_changed,
             event::heads_are_kept,

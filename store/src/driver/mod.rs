@@ -93,6 +93,10 @@ pub(crate) trait Backend: Send + Sync {
     /// Takes every missing migration.
     #[cfg(feature = "conformance")]
     async fn migrate_schema(&self) -> Result<()>;
+
+    /// The words before a query that have the database tell its plan, and run nothing.
+    #[cfg(feature = "conformance")]
+    fn explain(&self) -> &'static str;
 }
 
 /// A transaction in progress on a connection. Dropping it without a commit undoes it.

@@ -292,9 +292,9 @@ impl Transaction<'_> {
 }
 
 /// The values of `?1` to `?5` in a query of events.
-type Within<'f> = (u64, Timestamp, &'f [EventKind], u32, Timestamp);
+pub(crate) type Within<'f> = (u64, Timestamp, &'f [EventKind], u32, Timestamp);
 
-fn within(filter: &EventFilter, until: Option<Timestamp>, position: u64, limit: u32) -> Within<'_> {
+pub(crate) fn within(filter: &EventFilter, until: Option<Timestamp>, position: u64, limit: u32) -> Within<'_> {
     let since = filter.since.unwrap_or(Timestamp(i64::MIN));
     (position, since, filter.kinds(), limit, until.unwrap_or(Timestamp(i64::MAX)))
 }

@@ -149,6 +149,11 @@ impl Backend for PostgresBackend {
     async fn migrate_schema(&self) -> Result<()> {
         schema::migrate(&mut self.pool.lend().await?.connection).await
     }
+
+    #[cfg(feature = "conformance")]
+    fn explain(&self) -> &'static str {
+        "EXPLAIN"
+    }
 }
 
 #[cfg(test)]

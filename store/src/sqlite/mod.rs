@@ -170,4 +170,9 @@ impl Backend for SqliteBackend {
     async fn migrate_schema(&self) -> Result<()> {
         self.writer.lend().await?.run(schema::migrate)
     }
+
+    #[cfg(feature = "conformance")]
+    fn explain(&self) -> &'static str {
+        "EXPLAIN QUERY PLAN"
+    }
 }

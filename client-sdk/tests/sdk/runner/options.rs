@@ -1,10 +1,17 @@
-//! The options of apps in other languages, as docs/OPTIONS.md tells them.
+//! The options of apps in other languages: as docs/OPTIONS.md tells them.
 
 use std::collections::BTreeSet;
 
 use client_sdk::runner::Options;
+use serde_json::Value;
 
 const PAGE: &str = include_str!("../../../../docs/OPTIONS.md");
+/// Each option once; what the tests in other languages compare their packages with.
+const EACH: &str = include_str!("../../../ffi/tests/options.json");
+
+/// The objects in the options whose keys are options.
+const OBJECTS: [&[&str]; 5] =
+    [&[], &["secure_aggregation"], &["privacy"], &["privacy", "lifetime"], &["device_conditions"]];
 
 /// The keys of an object in the options, as they are named when another is refused.
 fn keys(object: &[&str]) -> Vec<String> {
@@ -16,14 +23,23 @@ fn keys(object: &[&str]) -> Vec<String> {
 
 #[test]
 fn the_page_has_a_row_for_each_option_and_no_other() {
-    let objects: [&[&str]; 5] =
-        [&[], &["secure_aggregation"], &["privacy"], &["privacy", "lifetime"], &["device_conditions"]];
     let mut known = BTreeSet::new();
-    for object in objects {
+    for object in OBJECTS {
         known.extend(keys(object).iter().map(|key| [object, &[key.as_str()]].concat().join(".")));
     }
     let rows = PAGE.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
     let told: Vec<_> = rows.map(|(name, _)| name.to_owned()).collect();
     assert_eq!(told.iter().cloned().collect::<BTreeSet<_>>(), known);
     assert_eq!(told.len(), known.len(), "one row for each");
+}
+
+#[test]
+fn what_other_languages_are_compared_with_has_each_option_and_can_be_read() {
+    assert_eq!(serde_json::from_str::<Options>(EACH).err().map(|error| error.to_string()), None);
+    let each: Value = serde_json::from_str(EACH).unwrap();
+    for object in OBJECTS {
+        let found = object.iter().fold(&each, |outer, key| &outer[*key]).as_object().unwrap();
+        let found: BTreeSet<_> = found.keys().cloned().collect();
+        assert_eq!(found, BTreeSet::from_iter(keys(object)), "{object:?}");
+    }
 }

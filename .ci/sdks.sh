@@ -85,6 +85,7 @@ shift_in_python=() shift_in_python_driven=() shift_in_kotlin=() shift_in_kotlin_
 if has_kotlin; then
     compile_kotlin
     jvm=(java -ea -cp "$work/kotlin/classes:$kotlin_path" -Djna.library.path="$libraries")
+    "${jvm[@]}" org.tributary.tests.OptionsKt "$root/client-sdk/ffi/tests/options.json" "$work/options-kotlin"
     in_federation misuse "${jvm[@]}" org.tributary.tests.MisuseKt
     in_federation machine "${jvm[@]}" org.tributary.tests.DrivenKt
     in_federation sliced "${jvm[@]}" org.tributary.tests.DrivenKt

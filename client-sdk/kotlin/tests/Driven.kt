@@ -1,19 +1,17 @@
 package org.tributary.tests
 
 import kotlinx.coroutines.runBlocking
-import kotlinx.serialization.json.Json
 import kotlinx.serialization.json.JsonObject
 import kotlinx.serialization.json.JsonPrimitive
-import kotlinx.serialization.json.jsonObject
 import org.tributary.Job
 import org.tributary.Machine
 import org.tributary.Model
+import org.tributary.ParticipantOptions
 import org.tributary.Plan
 import org.tributary.ffi.DeviceState
 import org.tributary.ffi.Thermal
 import org.tributary.ffi.Todo
 import org.tributary.ffi.TributaryException
-import java.io.File
 import kotlin.time.Duration.Companion.milliseconds
 
 /**
@@ -25,7 +23,7 @@ import kotlin.time.Duration.Companion.milliseconds
  * With `sliced` the library trains the task's ready model, for longer than a slice.
  */
 fun main(arguments: Array<String>) {
-    val options = Json.parseToJsonElement(File(arguments[0]).readText()).jsonObject
+    val options = readOptions(arguments[0])
     if (arguments.size > 1) return sliced(options)
     val good = DeviceState(charging = true, unmetered = true, idle = true, batteryPercent = null, thermal = Thermal.NOMINAL)
     val begin = System.nanoTime()
@@ -79,7 +77,7 @@ fun main(arguments: Array<String>) {
     expect<TributaryException.Closed>("closed") { closed.tick() }
     expect<TributaryException.Closed>("closed") { closed.models() }
     // Nobody can be asked at this address, and nobody is.
-    val offline = JsonObject(options + ("server" to JsonPrimitive("https://localhost:1")))
+    val offline = options.copy(server = "https://localhost:1")
     runBlocking {
         val model = checkNotNull(Model.load(offline, "driven"))
         check(model.version == 2 && !model.isPersonalized && model.sha256?.length == 64 && model.metrics.isEmpty())
@@ -94,7 +92,7 @@ fun main(arguments: Array<String>) {
 }
 
 /** A ready model: a pause of `train` is no answer and no failure, however it leaves the app's function, which is called again and goes on. */
-private fun sliced(options: JsonObject) {
+private fun sliced(options: ParticipantOptions) {
     val rows = 2000
     val features = FloatArray(4 * rows) { (it * 7 % 10) / 10f + if (it % 2 == it / 4 % 2) 1f else 0f }
     val labels = IntArray(rows) { it % 2 }

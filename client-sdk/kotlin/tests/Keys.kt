@@ -6,10 +6,8 @@ import kotlinx.coroutines.coroutineScope
 import kotlinx.coroutines.delay
 import kotlinx.coroutines.flow.first
 import kotlinx.coroutines.runBlocking
-import kotlinx.serialization.json.Json
-import kotlinx.serialization.json.JsonObject
-import kotlinx.serialization.json.jsonObject
 import org.tributary.Participant
+import org.tributary.ParticipantOptions
 import org.tributary.ffi.CallbackException
 import org.tributary.ffi.DeviceConditions
 import org.tributary.ffi.DeviceState
@@ -18,7 +16,6 @@ import org.tributary.ffi.HttpClient
 import org.tributary.ffi.HttpRequest
 import org.tributary.ffi.KeyStore
 import org.tributary.ffi.TributaryException
-import java.io.File
 import java.util.concurrent.CountDownLatch
 import java.util.concurrent.atomic.AtomicBoolean
 import kotlin.time.Duration.Companion.milliseconds
@@ -58,11 +55,11 @@ private class LaterBroken(private val keys: MemoryKeys, private val broken: () -
 private fun full(): Nothing = throw CallbackException.Failed("it is full")
 
 /** Enrols if it has not yet. */
-private suspend fun works(options: JsonObject, keys: KeyStore?): Unit =
+private suspend fun works(options: ParticipantOptions, keys: KeyStore?): Unit =
     Participant.start(options, keyStore = keys).use { me -> while (me.id() == null) delay(10) }
 
 /** Once the key store fails the journal takes nothing more; a participant that is started when it works again goes on. */
-private suspend fun failsAfterTheStart(options: JsonObject) {
+private suspend fun failsAfterTheStart(options: ParticipantOptions) {
     val keys = MemoryKeys()
     val me = Participant.start(options, keyStore = LaterBroken(keys) { full() })
     expect<TributaryException.Journal>("it is full") { me.next() }
@@ -71,7 +68,7 @@ private suspend fun failsAfterTheStart(options: JsonObject) {
     works(options, keys)
 }
 
-private suspend fun failsInARound(options: JsonObject) {
+private suspend fun failsInARound(options: ParticipantOptions) {
     val keys = MemoryKeys()
     val isFull = AtomicBoolean()
     val store = object : KeyStore {
@@ -100,7 +97,11 @@ private suspend fun failsInARound(options: JsonObject) {
 }
 
 /** Whoever closes a participant whose callback does not return is not held up; its journal is in use until it returns after all. */
-private suspend fun blocks(options: JsonObject, keys: KeyStore? = null, start: suspend (Gate) -> Participant): Unit = coroutineScope {
+private suspend fun blocks(
+    options: ParticipantOptions,
+    keys: KeyStore? = null,
+    start: suspend (Gate) -> Participant,
+): Unit = coroutineScope {
     val gate = Gate()
     val me = start(gate)
     val waiting = async(Dispatchers.Default) { runCatching { me.next() } }
@@ -132,7 +133,7 @@ private suspend fun blocks(options: JsonObject, keys: KeyStore? = null, start: s
  * of no task. None of them has started before.
  */
 fun main(arguments: Array<String>): Unit = runBlocking {
-    val (round, full, stuck, slow, aside) = arguments.map { Json.parseToJsonElement(File(it).readText()).jsonObject }
+    val (round, full, stuck, slow, aside) = arguments.map(::readOptions)
     failsInARound(round)
     failsAfterTheStart(full)
 

@@ -5,23 +5,21 @@ import kotlinx.coroutines.delay
 import kotlinx.coroutines.flow.first
 import kotlinx.coroutines.runBlocking
 import kotlinx.coroutines.withTimeout
-import kotlinx.serialization.json.Json
-import kotlinx.serialization.json.JsonObject
-import kotlinx.serialization.json.JsonPrimitive
-import kotlinx.serialization.json.jsonObject
 import org.tributary.Event
 import org.tributary.Job
 import org.tributary.Machine
 import org.tributary.Model
 import org.tributary.Optimizer
 import org.tributary.Participant
+import org.tributary.ParticipantOptions
+import org.tributary.PrivacyPolicy
 import org.tributary.ffi.CallbackException
+import org.tributary.ffi.Callbacks
 import org.tributary.ffi.DeviceConditions
 import org.tributary.ffi.DeviceState
 import org.tributary.ffi.KeyStore
 import org.tributary.ffi.Thermal
 import org.tributary.ffi.TributaryException
-import java.io.File
 import java.util.concurrent.ConcurrentHashMap
 import java.util.concurrent.atomic.AtomicBoolean
 import java.util.concurrent.atomic.AtomicInteger
@@ -91,24 +89,35 @@ suspend fun wrongAnswers(job: Job) {
     expect<TributaryException.Closed>("closed") { job.isOverdue }
 }
 
+/** Options that cannot be used, with types and as the bindings take them. */
+suspend fun wrongOptions(options: ParticipantOptions) {
+    val noNumber = options.copy(privacy = PrivacyPolicy(maxEpsilon = Double.NaN))
+    expect<TributaryException.Configuration>("`privacy.max_epsilon` cannot be used: NaN") { Participant.start(noNumber) }
+    expect<TributaryException.Configuration>("`privacy.max_epsilon` cannot be used: NaN") { Machine.open(noNumber) }
+    expect<TributaryException.Configuration>("-1") { Participant.start(options.copy(maxModelBytes = -1)) }
+    val nobody = Callbacks()
+    expect<TributaryException.Configuration>("missing field `server`") { org.tributary.ffi.Participant.start("{}", nobody) }
+    expect<TributaryException.Configuration>("unknown field `cohort`") { org.tributary.ffi.Participant.start("""{"cohort": 3}""", nobody) }
+}
+
 /** Enrols, and leaves its journal. */
-suspend fun leaveJournal(options: JsonObject): Unit = Participant.start(options).use { me -> while (me.id() == null) delay(10) }
+suspend fun leaveJournal(options: ParticipantOptions): Unit = Participant.start(options).use { me -> while (me.id() == null) delay(10) }
 
 /** Whoever opens the journal is refused with these words. */
-suspend fun damaged(options: JsonObject, words: String, keys: KeyStore? = null) {
+suspend fun damaged(options: ParticipantOptions, words: String, keys: KeyStore? = null) {
     expect<TributaryException.Journal>(words) { Participant.start(options, keyStore = keys) }
     expect<TributaryException.Journal>(words) { Machine.open(options, keys) }
     expect<TributaryException.Journal>(words) { Model.load(options, "absent", keys) }
 }
 
 /** It has its journal until its input ends. */
-suspend fun holdJournal(options: JsonObject): Unit = Participant.start(options).use {
+suspend fun holdJournal(options: ParticipantOptions): Unit = Participant.start(options).use {
     println("started")
     while (System.`in`.read() >= 0) continue
 }
 
 /** The key store of another device has another key, and a new one has none: the journal is not touched. */
-suspend fun anotherDevice(options: JsonObject, keys: MemoryKeys) {
+suspend fun anotherDevice(options: ParticipantOptions, keys: MemoryKeys) {
     val saves = keys.saves.get()
     val key = keys.secrets.getValue("journal-key")
     keys.secrets["journal-key"] = key.copyOf().also { it[5] = (it[5].toInt() xor 1).toByte() }
@@ -119,7 +128,7 @@ suspend fun anotherDevice(options: JsonObject, keys: MemoryKeys) {
 }
 
 /** What it sends when it enrols is more than the byte a day that its options allow: then it rests, whatever the device is like. */
-suspend fun capped(options: JsonObject): Unit = Participant.start(options).use { me ->
+suspend fun capped(options: ParticipantOptions): Unit = Participant.start(options).use { me ->
     while (me.heldUp() == null) delay(10)
     check(me.heldUp()?.condition == "data_cap") { "held up by ${me.heldUp()}" }
     check(me.dataUse().sentToday > 0UL) { "sent: ${me.dataUse()}" }
@@ -130,15 +139,12 @@ suspend fun capped(options: JsonObject): Unit = Participant.start(options).use {
  * with a cohort of one and three rounds, whose tensors are w of shape [2, 3] and b of shape [2].
  */
 fun main(arguments: Array<String>): Unit = runBlocking {
-    val options = Json.parseToJsonElement(File(arguments[0]).readText()).jsonObject
+    val options = readOptions(arguments[0])
     if (arguments[1] == "journal") return@runBlocking leaveJournal(options)
     if (arguments[1] == "damaged") return@runBlocking damaged(options, arguments[2])
     if (arguments[1] == "holds") return@runBlocking holdJournal(options)
     if (arguments[1] == "capped") return@runBlocking capped(options)
-    expect<TributaryException.Configuration>("missing field `server`") { Participant.start(JsonObject(emptyMap())) }
-    expect<TributaryException.Configuration>("unknown field `cohort`") {
-        Participant.start(JsonObject(options + ("cohort" to JsonPrimitive(3))))
-    }
+    wrongOptions(options)
     val keys = MemoryKeys().apply { isLocked = true }
     expect<TributaryException.Journal>("the screen is locked") { Participant.start(options, keyStore = keys) }
     keys.isLocked = false
@@ -208,7 +214,7 @@ fun main(arguments: Array<String>): Unit = runBlocking {
     check(keys.secrets.keys == setOf("journal-key", "journal-generation") && told.get() > 3)
     // No callback comes any more, whatever else goes on.
     val last = listOf(told.get(), asked.get(), keys.saves.get())
-    leaveJournal(Json.parseToJsonElement(File(arguments[1]).readText()).jsonObject)
+    leaveJournal(readOptions(arguments[1]))
     check(listOf(told.get(), asked.get(), keys.saves.get()) == last) { "called after it was closed" }
     check(refused.get() is TributaryException.InCallback) { "in a callback: ${refused.get()}" }
     anotherDevice(options, keys)

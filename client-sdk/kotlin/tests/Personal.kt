@@ -1,14 +1,11 @@
 package org.tributary.tests
 
 import kotlinx.coroutines.runBlocking
-import kotlinx.serialization.json.Json
-import kotlinx.serialization.json.jsonObject
 import org.tributary.Job
 import org.tributary.Participant
 import org.tributary.Rows
 import org.tributary.ffi.Purpose
 import org.tributary.ffi.TributaryException
-import java.io.File
 
 private const val ROWS = 64
 private const val WIDTH = 4
@@ -30,7 +27,7 @@ private fun train(job: Job, heldOut: Rows? = null): Boolean =
  *     Personal OPTIONS.json
  */
 fun main(arguments: Array<String>): Unit = runBlocking {
-    val options = Json.parseToJsonElement(File(arguments[0]).readText()).jsonObject
+    val options = readOptions(arguments[0])
     var own = FloatArray(0)
     val jobs = mutableListOf<Pair<Int, Purpose>>()
     Participant.start(options).use { me ->

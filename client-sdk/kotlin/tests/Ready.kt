@@ -2,13 +2,10 @@ package org.tributary.tests
 
 import kotlinx.coroutines.delay
 import kotlinx.coroutines.runBlocking
-import kotlinx.serialization.json.Json
-import kotlinx.serialization.json.JsonObject
-import kotlinx.serialization.json.jsonObject
 import org.tributary.Model
 import org.tributary.Participant
+import org.tributary.ParticipantOptions
 import org.tributary.ffi.TributaryException
-import java.io.File
 
 private const val ROWS = 64
 private const val WIDTH = 4
@@ -27,7 +24,7 @@ private fun judge(model: Model): Unit = model.use {
 }
 
 /** One round of another model: `mlp` takes 4 numbers, and `cnn` images of 4 by 4. */
-private suspend fun another(options: JsonObject, kind: String) {
+private suspend fun another(options: ParticipantOptions, kind: String) {
     val width = if (kind == "cnn") 16 else WIDTH
     val rows = FloatArray(ROWS * width) { (it * 7 % 10) / 10f + if (it % 2 == it / width % 2) 1 else 0 }
     Participant.start(options).use { me ->
@@ -50,12 +47,12 @@ private suspend fun another(options: JsonObject, kind: String) {
  *     Ready OPTIONS.json [offline | mlp | cnn]
  */
 fun main(arguments: Array<String>): Unit = runBlocking {
-    val options = Json.parseToJsonElement(File(arguments[0]).readText()).jsonObject
+    val options = readOptions(arguments[0])
     val mode = arguments.getOrNull(1)
     if (mode != null && mode != "offline") return@runBlocking another(options, mode)
     if (mode == null) {
         // By default it refuses rounds in the clear, and remembers why.
-        Participant.start(JsonObject(options - "secure_aggregation")).use { strict ->
+        Participant.start(options.copy(secureAggregation = null)).use { strict ->
             while (strict.refusals().isEmpty()) delay(10)
             val refused = strict.refusals().first()
             check("without secure aggregation" in refused.reason && refused.round == 1 && refused.times > 0) { "$refused" }

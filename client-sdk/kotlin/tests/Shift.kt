@@ -1,16 +1,12 @@
 package org.tributary.tests
 
 import kotlinx.coroutines.runBlocking
-import kotlinx.serialization.json.Json
-import kotlinx.serialization.json.JsonObject
-import kotlinx.serialization.json.jsonObject
-import kotlinx.serialization.json.jsonPrimitive
 import org.tributary.Job
 import org.tributary.Machine
 import org.tributary.Participant
+import org.tributary.ParticipantOptions
 import org.tributary.PrivacySpent
 import org.tributary.ffi.Todo
-import java.io.File
 import java.nio.ByteBuffer
 import java.nio.ByteOrder
 
@@ -40,10 +36,7 @@ private fun train(job: Job, number: Float, moment: String?) {
     dieAt(moment, "answered")
 }
 
-private fun lent(options: JsonObject): LentClient {
-    fun text(name: String) = options.getValue(name).jsonPrimitive.content
-    return LentClient(text("server"), text("ca_pem"))
-}
+private fun lent(options: ParticipantOptions) = LentClient(options.server, checkNotNull(options.caPem))
 
 /** What the participant was charged for, as `.ci/sdks/participants.sh` looks for it: the names of the tasks in quotes. */
 private fun printSpent(spent: List<PrivacySpent>) {
@@ -51,7 +44,7 @@ private fun printSpent(spent: List<PrivacySpent>) {
     println(spent.map { "\"${it.name}\"" })
 }
 
-private fun drive(options: JsonObject, number: Float, moment: String?) {
+private fun drive(options: ParticipantOptions, number: Float, moment: String?) {
     Machine.open(options, onEvent = { dieAt(moment, it.name) }).use { machine ->
         while (true) {
             when (machine.tick(examples = 10)) {
@@ -73,7 +66,7 @@ private fun drive(options: JsonObject, number: Float, moment: String?) {
  * `tributary.driven` it drives the participant itself.
  */
 fun main(arguments: Array<String>): Unit = runBlocking {
-    val options = Json.parseToJsonElement(File(arguments[0]).readText()).jsonObject
+    val options = readOptions(arguments[0])
     val number = arguments[1].toFloat()
     val moment = arguments.getOrNull(2)
     if (System.getProperty("tributary.driven") != null) return@runBlocking drive(options, number, moment)

@@ -1,4 +1,4 @@
-//! The options of apps in other languages: as docs/OPTIONS.md tells them.
+//! The options of apps in other languages: as docs/OPTIONS.md tells them, and as Kotlin writes them.
 
 use std::collections::BTreeSet;
 
@@ -8,6 +8,10 @@ use serde_json::Value;
 const PAGE: &str = include_str!("../../../../docs/OPTIONS.md");
 /// Each option once; what the tests in other languages compare their packages with.
 const EACH: &str = include_str!("../../../ffi/tests/options.json");
+const KOTLIN: [&str; 2] = [
+    include_str!("../../../kotlin/src/common/org/tributary/ParticipantOptions.kt"),
+    include_str!("../../../kotlin/src/common/org/tributary/Policies.kt"),
+];
 
 /// The objects in the options whose keys are options.
 const OBJECTS: [&[&str]; 5] =
@@ -19,6 +23,13 @@ fn keys(object: &[&str]) -> Vec<String> {
     let refused = serde_json::from_str::<Options>(&another).err().unwrap().to_string();
     let (_, expected) = refused.split_once("expected").unwrap();
     expected.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+/// The keys of all objects, without the objects' names, sorted.
+fn all_keys() -> Vec<String> {
+    let mut all: Vec<_> = OBJECTS.iter().flat_map(|object| keys(object)).collect();
+    all.sort();
+    all
 }
 
 #[test]
@@ -42,4 +53,13 @@ fn what_other_languages_are_compared_with_has_each_option_and_can_be_read() {
         let found: BTreeSet<_> = found.keys().cloned().collect();
         assert_eq!(found, BTreeSet::from_iter(keys(object)), "{object:?}");
     }
+}
+
+#[test]
+fn kotlin_writes_each_option_and_no_other() {
+    let lines = KOTLIN.iter().flat_map(|source| source.lines());
+    let fields = lines.filter_map(|line| line.trim_start().strip_prefix('"')?.split_once("\" to "));
+    let mut written: Vec<_> = fields.map(|(name, _)| name.to_owned()).collect();
+    written.sort();
+    assert_eq!(written, all_keys());
 }

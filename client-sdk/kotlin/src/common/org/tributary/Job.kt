@@ -33,7 +33,7 @@ public class Job internal constructor(private val native: org.tributary.ffi.Job)
     /** How to train. */
     public val plan: Plan = Plan(description.getValue("plan").jsonObject)
 
-    /** Names of the tensors that must stay as they are; only for an app whose options say `trains_within`. */
+    /** Names of the tensors that must stay as they are; only for an app whose options say `trainsWithin`. */
     public val frozen: List<String> = native.frozen()
 
     /** The task's description of its model, if it has one. */
@@ -53,17 +53,17 @@ public class Job internal constructor(private val native: org.tributary.ffi.Job)
 
     /**
      * What [Plan.proximalMu] pulls towards, in the form of [parameters]; null if that is the model that the job begins with. Only for an
-     * app whose options say `trains_within`.
+     * app whose options say `trainsWithin`.
      */
     public fun anchor(): FloatArray? = native.unlessClosed { anchor() }?.let(::floats)
 
     /**
      * What must be added to the gradient of every step, in the form of [parameters], if anything. Only for an app whose options say
-     * `trains_within`.
+     * `trainsWithin`.
      */
     public fun correction(): FloatArray? = native.unlessClosed { correction() }?.let(::floats)
 
-    /** The frozen model, if the [parameters] are its adapters. Only for an app whose options say `trains_adapters`. */
+    /** The frozen model, if the [parameters] are its adapters. Only for an app whose options say `trainsAdapters`. */
     public fun base(): AdapterBase? = native.unlessClosed { base() }?.let(::AdapterBase)
 
     /** What the training of this job saved last, before it was paused or its process was killed; null if it begins. */
@@ -71,10 +71,10 @@ public class Job internal constructor(private val native: org.tributary.ffi.Job)
 
     /**
      * Keeps the state of the training, so that it goes on from there after a pause, and after its process was killed. It replaces the last
-     * one, and goes with the round. The journal seals it, once in `checkpoint_every_ms` of the options.
+     * one, and goes with the round. The journal seals it, once in [ParticipantOptions.checkpointEvery].
      *
      * Returns whether it was kept: if not, the round no longer waits, or the job was taken back, and training may stop. Throws
-     * `TributaryException.Update` if it is larger than four times `max_model_bytes`.
+     * `TributaryException.Update` if it is larger than four times [ParticipantOptions.maxModelBytes].
      */
     public fun saveCheckpoint(state: ByteArray): Boolean = inTime { saveCheckpoint(state) }
 

@@ -1,6 +1,5 @@
 package org.tributary
 
-import kotlinx.serialization.json.JsonObject
 import org.tributary.ffi.Callbacks
 import org.tributary.ffi.Circumstances
 import org.tributary.ffi.DataUse
@@ -36,19 +35,19 @@ public class Machine private constructor(private val native: org.tributary.ffi.M
          * ignored. Sends nothing. An [httpClient] answers from another thread than the one that performs, or in `begin`.
          */
         public fun open(
-            options: JsonObject,
+            options: ParticipantOptions,
             keyStore: KeyStore? = null,
             httpClient: HttpClient? = null,
             onEvent: ((Event) -> Unit)? = null,
         ): Machine {
             val callbacks = Callbacks(null, keyStore, onEvent?.let(::listener), httpClient)
-            return Machine(org.tributary.ffi.Machine.open(options.toString(), callbacks))
+            return Machine(org.tributary.ffi.Machine.open(options.text(), callbacks))
         }
     }
 
     /**
-     * Says what to do next; neither waits nor starts a thread. [device] is for `device_conditions` of the options. [elapsed] is the time on a
-     * clock of the app that never jumps, by default on the library's own; `Todo.WaitUntil` is on the same. [examples] is the number of
+     * Says what to do next; neither waits nor starts a thread. [device] is for [ParticipantOptions.deviceConditions]. [elapsed] is the time on
+     * a clock of the app that never jumps, by default on the library's own; `Todo.WaitUntil` is on the same. [examples] is the number of
      * training examples, null if it is as before.
      *
      * Throws `TributaryException` if it ended early.

@@ -4,7 +4,6 @@ import kotlinx.coroutines.Dispatchers
 import kotlinx.coroutines.withContext
 import kotlinx.serialization.json.Json
 import kotlinx.serialization.json.JsonElement
-import kotlinx.serialization.json.JsonObject
 import org.tributary.ffi.KeyStore
 import org.tributary.ffi.Tensor
 import org.tributary.ffi.loadModel
@@ -19,8 +18,8 @@ public class Model internal constructor(private val native: org.tributary.ffi.Mo
          * The model of a task while no participant runs: from the journal that [options] name, those of [Participant.start], without a
          * thread and without a network. Null if the journal has none.
          */
-        public suspend fun load(options: JsonObject, task: String, keyStore: KeyStore? = null): Model? =
-            withContext(Dispatchers.IO) { loadModel(options.toString(), keyStore, task)?.let(::Model) }
+        public suspend fun load(options: ParticipantOptions, task: String, keyStore: KeyStore? = null): Model? =
+            withContext(Dispatchers.IO) { loadModel(options.text(), keyStore, task)?.let(::Model) }
     }
 
     /** Of a published model, where 0 is what the task began with; null of a personalized one. */

@@ -47,25 +47,24 @@ internal fun listener(tell: (Event) -> Unit): EventListener = object : EventList
 public class Participant private constructor(private val native: org.tributary.ffi.Participant) : AutoCloseable {
     public companion object {
         /**
-         * Starts a participant. [options] has `server` and `journal` (a folder of the app), at first `ca_pem` and `token`, and what
-         * docs/OPTIONS.md lists.
+         * Starts a participant. At first [options] must have a token.
          *
          * [conditions], [keyStore], [httpClient] and [onEvent] may be called from any thread: the key store also from one of the app's that
          * saves a checkpoint, since it is called by the thread that writes the journal. They must return at once, and must not call what
          * suspends or closes here; the key store must not use a job either. What they throw counts as a device of which nothing is known, as a
          * failed store, as a request without an answer, and as nothing.
-         * With [conditions] the policy is `device_conditions` of the options: by default the device charges, nobody uses it, its network is
-         * unmetered, and it is not hot. [httpClient] sends in the place of the library's own HTTPS.
+         * With [conditions] the policy is [ParticipantOptions.deviceConditions]: by default the device charges, nobody uses it, its network
+         * is unmetered, and it is not hot. [httpClient] sends in the place of the library's own HTTPS.
          */
         public suspend fun start(
-            options: JsonObject,
+            options: ParticipantOptions,
             conditions: DeviceConditions? = null,
             keyStore: KeyStore? = null,
             httpClient: HttpClient? = null,
             onEvent: ((Event) -> Unit)? = null,
         ): Participant = withContext(Dispatchers.IO) {
             val callbacks = Callbacks(conditions, keyStore, onEvent?.let(::listener), httpClient)
-            Participant(org.tributary.ffi.Participant.start(options.toString(), callbacks))
+            Participant(org.tributary.ffi.Participant.start(options.text(), callbacks))
         }
 
         private const val SLICE_MS = 250UL

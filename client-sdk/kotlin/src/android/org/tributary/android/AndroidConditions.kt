@@ -10,7 +10,7 @@ import org.tributary.ffi.DeviceState
 import org.tributary.ffi.Thermal
 
 /**
- * What this device is like. `device_conditions` of the options say what is asked of it. A device that saves power counts as one that does not
+ * What this device is like. `deviceConditions` of the options say what is asked of it. A device that saves power counts as one that does not
  * charge. WorkManager's constraints start and stop the work; these also hold in the middle of it.
  */
 public class AndroidConditions(context: Context) : DeviceConditions {

@@ -1,9 +1,7 @@
 package org.tributary.example
 
 import android.content.Context
-import kotlinx.serialization.json.JsonObject
-import kotlinx.serialization.json.buildJsonObject
-import kotlinx.serialization.json.put
+import org.tributary.ParticipantOptions
 import org.tributary.android.AndroidKeyStore
 import java.io.File
 
@@ -14,13 +12,15 @@ import java.io.File
 object Federation {
     const val TASK = "blobs"
 
-    fun options(context: Context): JsonObject = buildJsonObject {
+    fun options(context: Context): ParticipantOptions {
         fun asset(name: String) = context.assets.open(name).bufferedReader().use { it.readText().trim() }
-        put("server", asset("server.txt"))
-        put("ca_pem", asset("ca.pem"))
-        put("token", asset("token.txt"))
-        put("task", TASK)
-        put("journal", File(context.noBackupFilesDir, "journal").path)
+        return ParticipantOptions(
+            server = asset("server.txt"),
+            journal = File(context.noBackupFilesDir, "journal"),
+            caPem = asset("ca.pem"),
+            token = asset("token.txt"),
+            task = TASK,
+        )
     }
 
     fun keys(context: Context) = AndroidKeyStore(context, TASK)

@@ -4,7 +4,7 @@
 # 1. C: the example trains a model, and a careless program is told what it does wrong; plain and under sanitizers.
 # 2. Kotlin: the bindings and the package are compiled and tried on a JVM; what is for Android alone is compiled. All of Kotlin and Swift is
 #    parsed, since what is for Apple alone is not compiled.
-# 3. Swift: the bindings and what of the package is not only Apple's are compiled, and take part in the rounds of 5.
+# 3. Swift: the bindings and what of the package is not only Apple's are compiled, its options are tried, and it takes part in the rounds of 5.
 # 4. aarch64: the libraries as apps get them, in both profiles, under QEMU.
 # 5. The same bits: rounds with a participant in each language, killed at each step of a round and in the middle of its training, publish
 #    the model that four in C publish whom nobody kills, byte for byte; and so do rounds in which the programs drive the participants
@@ -124,6 +124,7 @@ if has_swift; then
     compile_swift
     shift_in_swift=("${in_swift[@]}" "$swift_root/tributary/shift")
     shift_in_swift_driven=(env TRIBUTARY_DRIVEN=1 "${shift_in_swift[@]}")
+    "${shift_in_swift[@]}" options "$root/client-sdk/ffi/tests/options.json" "$work/options-swift"
 else
     skip "a Debian with Swift is 2.5 GB and not made without TRIBUTARY_SWIFT=1, so no Swift was compiled or run"
 fi

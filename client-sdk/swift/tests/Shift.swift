@@ -3,8 +3,9 @@ import Foundation
 /// Adds a number to every parameter: the participant in Swift of `.ci/sdks.sh`, like `client-sdk/ffi/tests/c/shift.c`.
 ///
 ///     shift OPTIONS.json NUMBER [MOMENT]
+///     shift options EACH.json FOLDER
 ///
-/// With `TRIBUTARY_DRIVEN` in the environment it drives the participant itself.
+/// With `TRIBUTARY_DRIVEN` in the environment it drives the participant itself. With `options` it tries the options (`tryOptions`).
 @main
 struct Shift {
     let number: Float
@@ -12,9 +13,11 @@ struct Shift {
 
     static func main() async throws {
         let arguments = CommandLine.arguments
-        guard arguments.count >= 3, let number = Float(arguments[2]),
-            let options = try JSONSerialization.jsonObject(with: Data(contentsOf: URL(fileURLWithPath: arguments[1]))) as? [String: Any]
-        else { fatalError("shift OPTIONS.json NUMBER [MOMENT]") }
+        if arguments.count == 4, arguments[1] == "options" {
+            return try tryOptions(arguments[2], folder: arguments[3])
+        }
+        guard arguments.count >= 3, let number = Float(arguments[2]) else { fatalError("shift OPTIONS.json NUMBER [MOMENT]") }
+        let options = try readOptions(arguments[1])
         let shift = Shift(number: number, moment: arguments.count > 3 ? arguments[3] : nil)
         if ProcessInfo.processInfo.environment["TRIBUTARY_DRIVEN"] == nil {
             try await shift.takePart(options)
@@ -23,7 +26,7 @@ struct Shift {
         }
     }
 
-    func takePart(_ options: [String: Any]) async throws {
+    func takePart(_ options: ParticipantOptions) async throws {
         let me = try await Participant.start(options: options, onEvent: { dieAt($0.name) })
         for try await job in me.jobs() {
             try train(job)
@@ -33,7 +36,7 @@ struct Shift {
         try await me.close()
     }
 
-    func drive(_ options: [String: Any]) throws {
+    func drive(_ options: ParticipantOptions) throws {
         let machine = try Machine.open(options: options, onEvent: { dieAt($0.name) })
         while true {
             switch try machine.tick(circumstances: Circumstances(device: DeviceState(), examples: 10)) {

@@ -4,8 +4,8 @@ import Foundation
 import Network
 import UIKit
 
-/// What this device is like. `device_conditions` of the options say what is asked of it. A device in low power mode counts as one that does
-/// not charge, and one whose app is in front as one that is in use: a training that the user asks for needs `"idle": false`.
+/// What this device is like. `deviceConditions` of the options say what is asked of it. A device in low power mode counts as one that does
+/// not charge, and one whose app is in front as one that is in use: a training that the user asks for needs `DevicePolicy(idle: false)`.
 public final class AppleConditions: DeviceConditions {
     @MainActor
     public init() {

@@ -114,7 +114,7 @@ extension Job {
     }
 
     /// What `proximalMu` of the plan pulls towards, in the form of `floats`; nil if that is the model that the job begins with. Only for an
-    /// app whose options say `trains_within`, as `frozen()` and `correctionFloats`.
+    /// app whose options say `trainsWithin`, as `frozen()` and `correctionFloats`.
     public func anchorFloats() -> [Float]? {
         anchor()?.floats
     }

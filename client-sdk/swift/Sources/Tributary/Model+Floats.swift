@@ -3,14 +3,14 @@ import Foundation
 extension Model {
     /// The model of a task while no participant runs: from the journal that `options` name, those of `Participant.start`, without a thread
     /// and without a network. Nil if the journal has none. It reads the disk, so it is not for the main thread.
-    public static func load(options: [String: Any], task: String, keyStore: KeyStore? = nil) throws -> Model? {
-        try loadModel(options: json(options), keyStore: keyStore, task: task)
+    public static func load(options: ParticipantOptions, task: String, keyStore: KeyStore? = nil) throws -> Model? {
+        try loadModel(options: options.json(), keyStore: keyStore, task: task)
     }
 
     /// The same without holding the thread.
-    public static func loaded(options: [String: Any], task: String, keyStore: KeyStore? = nil) async throws -> Model? {
-        let options = try json(options)
-        return try await waiting { try loadModel(options: options, keyStore: keyStore, task: task) }
+    public static func loaded(options: ParticipantOptions, task: String, keyStore: KeyStore? = nil) async throws -> Model? {
+        let text = try options.json()
+        return try await waiting { try loadModel(options: text, keyStore: keyStore, task: task) }
     }
 
     /// A copy of the parameters, flat and row-major.
@@ -47,14 +47,14 @@ extension Machine {
     /// }
     /// ```
     public static func open(
-        options: [String: Any],
+        options: ParticipantOptions,
         keyStore: KeyStore? = nil,
         httpClient: HttpClient? = nil,
         onEvent: (@Sendable (Event) -> Void)? = nil
     ) throws -> Machine {
         let callbacks = Callbacks(
             conditions: nil, keyStore: keyStore, events: onEvent.map(Listener.init), httpClient: httpClient)
-        return try Machine.open(options: json(options), callbacks: callbacks)
+        return try Machine.open(options: options.json(), callbacks: callbacks)
     }
 
     /// Does on this thread what the last tick said, and waits for it. `train` is called if it said `.train` and there is a job, and answers

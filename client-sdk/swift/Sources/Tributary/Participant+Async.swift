@@ -16,7 +16,8 @@ func waiting<T: Sendable>(_ work: @escaping @Sendable () throws -> T) async thro
 }
 
 /// ```swift
-/// let me = try await Participant.start(options: ["server": url, "journal": folder.path, "ca_pem": ca, "token": token])
+/// let options = ParticipantOptions(server: "https://federation.example:8443", journal: folder, caPem: authority, token: token)
+/// let me = try await Participant.start(options: options)
 /// for try await job in me.jobs() {
 ///     var parameters = try job.floats()
 ///     train(&parameters, try job.about().plan)
@@ -24,23 +25,22 @@ func waiting<T: Sendable>(_ work: @escaping @Sendable () throws -> T) async thro
 /// }
 /// ```
 extension Participant {
-    /// Starts a participant. `options` has `server` and `journal` (a folder of the app), at first `ca_pem` and `token`, and what
-    /// docs/OPTIONS.md lists.
+    /// Starts a participant. At first `options` must have a token.
     ///
     /// `conditions`, `keyStore` and `onEvent` may be called from any thread: they must return at once, and must not wait for the
-    /// participant. With `conditions` the policy is `device_conditions` of the options: by default the device charges, nobody uses it, its
+    /// participant. With `conditions` the policy is `deviceConditions` of the options: by default the device charges, nobody uses it, its
     /// network is unmetered, and it is not hot. `httpClient` sends in the place of the library's own HTTPS.
     public static func start(
-        options: [String: Any],
+        options: ParticipantOptions,
         conditions: DeviceConditions? = nil,
         keyStore: KeyStore? = nil,
         httpClient: HttpClient? = nil,
         onEvent: (@Sendable (Event) -> Void)? = nil
     ) async throws -> Participant {
-        let options = try json(options)
+        let text = try options.json()
         let callbacks = Callbacks(
             conditions: conditions, keyStore: keyStore, events: onEvent.map(Listener.init), httpClient: httpClient)
-        return try await waiting { try Participant.start(options: options, callbacks: callbacks) }
+        return try await waiting { try Participant.start(options: text, callbacks: callbacks) }
     }
 
     /// The next job; nil once the participant has ended. A cancelled task loses no job.
@@ -108,13 +108,6 @@ extension Participant {
     public func close(within seconds: TimeInterval = 10) async throws -> Bool {
         try await waiting { try self.close(limitMs: UInt64(seconds * 1000)) }
     }
-}
-
-func json(_ options: [String: Any]) throws -> String {
-    guard JSONSerialization.isValidJSONObject(options) else {
-        throw TributaryError.Configuration(message: "the options are not JSON")
-    }
-    return String(decoding: try JSONSerialization.data(withJSONObject: options), as: UTF8.self)
 }
 
 final class Listener: EventListener {

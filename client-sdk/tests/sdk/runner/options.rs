@@ -1,4 +1,4 @@
-//! The options of apps in other languages: as docs/OPTIONS.md tells them, and as Kotlin writes them.
+//! The options of apps in other languages: as docs/OPTIONS.md tells them, and as Kotlin and Swift write them.
 
 use std::collections::BTreeSet;
 
@@ -11,6 +11,10 @@ const EACH: &str = include_str!("../../../ffi/tests/options.json");
 const KOTLIN: [&str; 2] = [
     include_str!("../../../kotlin/src/common/org/tributary/ParticipantOptions.kt"),
     include_str!("../../../kotlin/src/common/org/tributary/Policies.kt"),
+];
+const SWIFT: [&str; 2] = [
+    include_str!("../../../swift/Sources/Tributary/ParticipantOptions.swift"),
+    include_str!("../../../swift/Sources/Tributary/Policies.swift"),
 ];
 
 /// The objects in the options whose keys are options.
@@ -62,4 +66,28 @@ fn kotlin_writes_each_option_and_no_other() {
     let mut written: Vec<_> = fields.map(|(name, _)| name.to_owned()).collect();
     written.sort();
     assert_eq!(written, all_keys());
+}
+
+#[test]
+fn swift_writes_each_option_and_no_other() {
+    let mut written: Vec<_> = SWIFT.iter().flat_map(|source| coding_keys(source)).map(|(_, name)| name).collect();
+    written.sort();
+    assert_eq!(written, all_keys());
+    let [options, _] = SWIFT;
+    for (key, _) in coding_keys(options) {
+        assert!(options.contains(&format!("forKey: .{key})")), "{key} is not encoded");
+    }
+}
+
+/// What the structures of a source in Swift encode: each key, and its name in JSON.
+fn coding_keys(source: &str) -> Vec<(String, String)> {
+    let enums = source.split(": String, CodingKey {").skip(1).filter_map(|rest| rest.split('}').next());
+    let cases = enums.flat_map(str::lines).filter_map(|line| line.trim_start().strip_prefix("case "));
+    cases
+        .flat_map(|line| line.split(", "))
+        .map(|case| {
+            let (key, name) = case.split_once(" = ").unwrap_or((case, case));
+            (key.to_owned(), name.trim_matches('"').to_owned())
+        })
+        .collect()
 }

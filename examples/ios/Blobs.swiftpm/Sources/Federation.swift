@@ -80,14 +80,14 @@ enum Federation {
         KeychainStore(journal: task)
     }
 
-    fileprivate static func options() throws -> [String: Any] {
+    fileprivate static func options() throws -> ParticipantOptions {
         var journal = URL.applicationSupportDirectory.appending(path: "journal", directoryHint: .isDirectory)
         try FileManager.default.createDirectory(at: journal, withIntermediateDirectories: true)
         // A participant's journal must not be restored from a copy.
         var values = URLResourceValues()
         values.isExcludedFromBackup = true
         try journal.setResourceValues(values)
-        return ["server": server, "ca_pem": authority, "token": token, "task": task, "journal": journal.path]
+        return ParticipantOptions(server: server, journal: journal, caPem: authority, token: token, task: task)
     }
 }
 
@@ -104,7 +104,7 @@ private actor Running {
         await end()
         var options = try Federation.options()
         if whileInUse {
-            options["device_conditions"] = ["idle": false]
+            options.deviceConditions = DevicePolicy(idle: false)
         }
         let started = try await Participant.start(
             options: options, conditions: await AppleConditions(), keyStore: Federation.keys)

@@ -101,17 +101,28 @@ impl Layout {
         Ok(Self { tensors, offsets })
     }
 
+    /// Of a task that has no model, such as an analysis: no tensors. No list of tensors is read as one.
+    #[must_use]
+    pub fn none() -> Self {
+        Self { tensors: Vec::new(), offsets: vec![0] }
+    }
+
     /// The tensors, in layout order.
     #[must_use]
     pub fn tensors(&self) -> &[TensorSpec] {
         &self.tensors
     }
 
-    /// Number of parameters; at least 1.
+    /// Number of parameters; 0 only where there is no model ([`Self::none`]).
     #[must_use]
-    #[expect(clippy::len_without_is_empty, reason = "a layout is never empty")]
     pub fn len(&self) -> usize {
         self.offsets.last().copied().unwrap_or_default()
+    }
+
+    /// Whether there is no model ([`Self::none`]).
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.tensors.is_empty()
     }
 
     /// Position of tensor `index` in the flat vector.
@@ -234,6 +245,14 @@ mod tests {
 
         let parameters = Parameters::new(Arc::new(layout), (0..11_u8).map(f32::from).collect()).unwrap();
         assert_eq!(parameters.tensor(2), [7.0, 8.0, 9.0, 10.0]);
+    }
+
+    #[test]
+    fn a_task_without_a_model_has_no_tensors_and_no_values() {
+        let none = Layout::none();
+        assert_eq!((none.len(), none.is_empty(), none.tensors()), (0, true, &[][..]));
+        assert!(Parameters::zeros(Arc::new(none)).values().is_empty());
+        assert!(!Layout::new(vec![spec("a", &[3])]).unwrap().is_empty());
     }
 
     #[test]

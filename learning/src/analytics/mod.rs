@@ -58,6 +58,27 @@ impl AnalyticsSpec {
     pub fn read(words: &task_spec::Analytics) -> Result<Self, AnalyticsError> {
         serde_json::from_value(words.to_value()).map_err(|error| AnalyticsError::Words(error.to_string()))
     }
+
+    /// Number of columns in a participant's table, without the target.
+    #[must_use]
+    pub fn width(&self) -> usize {
+        match self {
+            Self::Statistics(spec) => spec.columns.len(),
+            Self::KMeans(KMeansSpec { columns, .. }) | Self::Trees(TreesSpec { columns, .. }) => table::width(columns),
+        }
+    }
+
+    /// Checks a participant's rows before anything is computed of them: [`Analysis::contribution`] takes a table that passes.
+    ///
+    /// # Errors
+    /// [`AnalyticsError::Shape`], [`AnalyticsError::NoRows`] or [`AnalyticsError::Class`].
+    pub fn check(&self, table: &Table) -> Result<(), AnalyticsError> {
+        table.check(self.width())?;
+        match self {
+            Self::Statistics(_) | Self::KMeans(_) => Ok(()),
+            Self::Trees(spec) => spec.check_targets(table),
+        }
+    }
 }
 
 /// The state of an analysis; after the last round, its result. Published as JSON.

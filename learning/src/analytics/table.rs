@@ -130,9 +130,14 @@ fn one() -> u32 {
     1
 }
 
+/// Number of columns that are described.
+pub(super) fn width(columns: &[ColumnSpec]) -> usize {
+    columns.iter().fold(0_usize, |sum, column| sum.saturating_add(column.repeat as usize))
+}
+
 /// The validated ranges of all columns.
 pub(super) fn ranges(field: &str, columns: &[ColumnSpec]) -> Result<Vec<Range>, AnalyticsError> {
-    let total = columns.iter().fold(0_usize, |sum, column| sum.saturating_add(column.repeat as usize));
+    let total = width(columns);
     require((1..=MAX_COLUMNS).contains(&total), field, || {
         format!("{total} columns are described; 1 to {MAX_COLUMNS} are possible")
     })?;

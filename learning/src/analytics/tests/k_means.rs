@@ -90,6 +90,17 @@ fn values_beyond_the_range_count_as_its_end() {
 }
 
 #[test]
+fn columns_that_are_repeated_count_as_often() {
+    let column = |repeat: u32| json!({ "name": "x", "low": 0.0, "high": 1.0, "repeat": repeat });
+    let spec = json!({ "kind": "k_means", "max_rows": 100, "clusters": 2, "columns": [column(2), column(3)] });
+    let asked: AnalyticsSpec = serde_json::from_value(spec).unwrap();
+    assert_eq!(asked.width(), 5);
+    assert_eq!(asked.check(&Table::new(5, vec![0.0; 10]).unwrap()), Ok(()));
+    let columns = AnalyticsError::Shape { what: "columns", expected: 5, got: 2 };
+    assert_eq!(asked.check(&Table::new(2, vec![0.0; 10]).unwrap()), Err(columns));
+}
+
+#[test]
 fn what_cannot_be_clustered_is_refused() {
     let spec = |clusters: u32, columns: u32| {
         let columns = json!([{ "name": "x", "low": 0.0, "high": 1.0, "repeat": columns }]);

@@ -139,9 +139,15 @@ fn what_cannot_be_computed_is_refused() {
 
 #[test]
 fn a_table_that_does_not_fit_is_refused() {
-    let analysis = Analysis::new(AnalyticsSpec::Statistics(spec()), 32, 10).unwrap();
+    let asked = AnalyticsSpec::Statistics(spec());
+    let analysis = Analysis::new(asked.clone(), 32, 10).unwrap();
     let state = analysis.initial();
-    let error = |table| analysis.contribution(&state, &table).unwrap_err();
+    let error = |table: Table| {
+        let error = analysis.contribution(&state, &table).unwrap_err();
+        assert_eq!(asked.check(&table), Err(error.clone()));
+        error
+    };
+    assert_eq!(asked.check(&Table::new(3, vec![0.0; 3]).unwrap()), Ok(()));
     let columns = AnalyticsError::Shape { what: "columns", expected: 3, got: 2 };
     assert_eq!(error(Table::new(2, vec![0.0; 4]).unwrap()), columns);
     assert_eq!(error(Table::new(3, vec![]).unwrap()), AnalyticsError::NoRows);

@@ -119,10 +119,16 @@ fn rows_of_one_class_make_a_leaf() {
 
 #[test]
 fn rows_that_do_not_fit_are_refused() {
-    let analysis = Analysis::new(AnalyticsSpec::Trees(spec(Method::Boosting, THREE)), 32, 10).unwrap();
+    let asked = AnalyticsSpec::Trees(spec(Method::Boosting, THREE));
+    let analysis = Analysis::new(asked.clone(), 32, 10).unwrap();
     let state = analysis.initial();
-    let error = |table| analysis.contribution(&state, &table).unwrap_err();
+    let error = |table: Table| {
+        let error = analysis.contribution(&state, &table).unwrap_err();
+        assert_eq!(asked.check(&table), Err(error.clone()));
+        error
+    };
     let rows = || Table::new(4, vec![0.0; 8]).unwrap();
+    assert_eq!(asked.check(&rows().with_targets(vec![0.0, 2.0]).unwrap()), Ok(()));
     assert_eq!(error(rows()), AnalyticsError::Shape { what: "targets", expected: 2, got: 0 });
     for bad in [3.0, -1.0, 0.5] {
         let table = rows().with_targets(vec![0.0, bad]).unwrap();

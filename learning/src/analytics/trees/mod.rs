@@ -106,22 +106,15 @@ impl Trees {
     }
 
     /// The target outputs of a row: numbers from 0 to 1.
-    fn target(&self, row: usize, value: f64, out: &mut Vec<f64>) -> Result<(), AnalyticsError> {
+    fn target(&self, value: f64, out: &mut Vec<f64>) {
         out.clear();
         match self.spec.target {
             TargetSpec::Real { low, high } => out.push(Range { low, high }.unit(value)),
+            TargetSpec::Class { .. } if self.outputs() == 1 => out.push(value),
             TargetSpec::Class { classes } => {
-                if !(value >= 0.0 && value < f64::from(classes) && value.fract() == 0.0) {
-                    return Err(AnalyticsError::Class { row, value: value.to_string(), last: classes - 1 });
-                }
-                if self.outputs() == 1 {
-                    out.push(value);
-                } else {
-                    out.extend((0..classes).map(|class| if f64::from(class) == value { 1.0 } else { 0.0 }));
-                }
+                out.extend((0..classes).map(|class| if f64::from(class) == value { 1.0 } else { 0.0 }));
             }
         }
-        Ok(())
     }
 
     /// First and second derivatives of a row's loss at the trees' prediction.
@@ -286,9 +279,7 @@ impl Procedure for Trees {
 
     fn contribution(&self, state: &TreesState, table: &Table, out: &mut [i64]) -> Result<(), AnalyticsError> {
         table.check(self.ranges.len())?;
-        if table.targets().len() != table.rows() {
-            return Err(AnalyticsError::Shape { what: "targets", expected: table.rows(), got: table.targets().len() });
-        }
+        self.spec.check_targets(table)?;
         let sketching = state.round < self.spec.sketch_rounds;
         let mut numbers = RowNumbers::default();
         let (mut target, mut predicted) = (Vec::new(), Vec::new());
@@ -296,7 +287,7 @@ impl Procedure for Trees {
         let (head, histograms) = out.split_at_mut(self.histograms());
         for index in table.counted(self.spec.max_rows) {
             let (row, value) = (table.row(index), table.targets()[index]);
-            self.target(index, value, &mut target)?;
+            self.target(value, &mut target);
             head[ROWS] += 1;
             if sketching {
                 for (sum, &part) in head[TARGETS..].iter_mut().zip(&target) {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::analytics::error::{AnalyticsError, require};
-use crate::analytics::table::{ColumnSpec, Range, check_rows, ranges};
+use crate::analytics::table::{ColumnSpec, Range, Table, check_rows, ranges};
 
 /// Maximum number of trees in an ensemble.
 pub const MAX_TREES: u32 = 10_000;
@@ -109,6 +109,16 @@ impl TargetSpec {
             Self::Class { .. } | Self::Real { .. } => 1,
         }
     }
+
+    /// Rejects the target of a row that is no class.
+    pub(super) fn check(self, row: usize, value: f64) -> Result<(), AnalyticsError> {
+        match self {
+            Self::Class { classes } if !(value >= 0.0 && value < f64::from(classes) && value.fract() == 0.0) => {
+                Err(AnalyticsError::Class { row, value: value.to_string(), last: classes.saturating_sub(1) })
+            }
+            Self::Class { .. } | Self::Real { .. } => Ok(()),
+        }
+    }
 }
 
 impl TreesSpec {
@@ -144,6 +154,15 @@ impl TreesSpec {
             })?,
         }
         Ok(ranges)
+    }
+
+    /// Rejects a table without a target for each row, and a target that is no class, of the rows that count.
+    pub(in crate::analytics) fn check_targets(&self, table: &Table) -> Result<(), AnalyticsError> {
+        let (rows, targets) = (table.rows(), table.targets());
+        if targets.len() != rows {
+            return Err(AnalyticsError::Shape { what: "targets", expected: rows, got: targets.len() });
+        }
+        table.counted(self.max_rows).try_for_each(|row| self.target.check(row, targets[row]))
     }
 
     fn check_reals(&self) -> Result<(), AnalyticsError> {

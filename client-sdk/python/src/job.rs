@@ -1,4 +1,4 @@
-//! One model to train.
+//! One model to train, or an analysis to give rows for.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,7 +14,7 @@ use crate::errors::{Error, JournalError, Overdue, UpdateError, of_this_process};
 /// Names and shapes, in the order of a flat vector.
 type Tensors = Vec<(String, Vec<u64>)>;
 
-/// One model to train: `tributary.Task` wraps it.
+/// One model to train, or an analysis to give rows for: `tributary.Task` wraps it.
 #[pyclass(frozen, module = "tributary._tributary")]
 pub(crate) struct Job {
     layout: Arc<Layout>,
@@ -89,6 +89,12 @@ impl Job {
     #[getter]
     fn architecture(&self) -> Option<String> {
         self.training.architecture.as_ref().map(ToString::to_string)
+    }
+
+    /// The analysis as JSON, if it is one.
+    #[getter]
+    fn analytics(&self) -> Option<String> {
+        self.training.analytics.as_ref().map(|analytics| analytics.to_value().to_string())
     }
 
     /// Names and shapes, in the order of the flat vector.
@@ -179,6 +185,23 @@ impl Job {
         let answer = self.take_answer()?;
         let sent = py.detach(|| answer.finish(Trained { parameters, examples, metrics }));
         sent.map_err(|overdue| Overdue::new_err(overdue.to_string()))
+    }
+
+    /// Hands in rows of `width` numbers for an analysis, with what is to be predicted of each if it predicts something. The number of rows.
+    #[pyo3(signature = (values, width, targets = None))]
+    fn answer(
+        &self,
+        py: Python<'_>,
+        values: PyReadonlyArray1<'_, f64>,
+        width: usize,
+        targets: Option<PyReadonlyArray1<'_, f64>>,
+    ) -> PyResult<u64> {
+        let (values, targets) = (owned(&values)?, targets.as_ref().map(owned).transpose()?);
+        let table = py.detach(|| runner::checked_rows(self.manner.analysis(), width, values, targets));
+        let table = table.map_err(|error| UpdateError::new_err(error.to_string()))?;
+        let (answer, rows) = (self.take_answer()?, table.rows() as u64);
+        let sent = py.detach(|| answer.rows(table));
+        sent.map(|()| rows).map_err(|overdue| Overdue::new_err(overdue.to_string()))
     }
 
     /// Trains the task's ready model on rows, each with a class, beginning with `values`, and hands in the result, with what the model is

@@ -23,6 +23,7 @@ from ._tributary import (
     Overdue,
     UpdateError,
 )
+from .analysis import Analysis, Column, Target
 from .machine import Machine, Todo, machine
 from .model import Model
 from .operator import Operator, Problem
@@ -33,7 +34,9 @@ from .task import AdapterBase, Optimizer, Plan, Task
 
 __all__ = [
     "AdapterBase",
+    "Analysis",
     "ClosedError",
+    "Column",
     "ConfigurationError",
     "EnrollmentError",
     "Error",
@@ -48,6 +51,7 @@ __all__ = [
     "Participant",
     "Plan",
     "Problem",
+    "Target",
     "Task",
     "Todo",
     "UpdateError",

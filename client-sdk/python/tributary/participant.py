@@ -255,6 +255,7 @@ def participant(
     examples: int = 0,
     trains_within: bool = False,
     trains_adapters: bool = False,
+    answers_analyses: bool = False,
     base_model: str | os.PathLike[str] | None = None,
     labels: Mapping[str, str] | None = None,
     attributes: Mapping[str, float | str] | None = None,
@@ -290,6 +291,8 @@ def participant(
         :meth:`Task.train` does. Otherwise tasks with any of them are refused.
     :param trains_adapters: whether it trains adapters of :attr:`Task.base`; :meth:`Task.train` does. Otherwise tasks with adapters are
         refused.
+    :param answers_analyses: whether it gives its rows for a task that is an analysis (:attr:`Task.analysis`), by :meth:`Task.answer`.
+        Otherwise such tasks are refused.
     :param base_model: a safetensors file of the model that apps bring to tasks with ``base_sha256``.
     :param labels: what tasks may select by.
     :param attributes: what a task may ask the device about; the values never leave it.
@@ -339,7 +342,8 @@ def _options(given: Mapping[str, Any]) -> tuple[str, Callable[[str, str], None] 
         "checkpoint_every_ms": milliseconds("checkpoint_every", given["checkpoint_every"]),
         "training_slice_ms": milliseconds("training_slice", given["training_slice"]),
     }
-    plain = ("task", "name", "trains_within", "trains_adapters", "signed_requests", "max_model_bytes", "keep_models", "seed")
+    able = ("trains_within", "trains_adapters", "answers_analyses")
+    plain = ("task", "name", *able, "signed_requests", "max_model_bytes", "keep_models", "seed")
     options.update({name: given[name] for name in plain})
     options.update({name: path(name, given[name]) for name in ("journal_key", "journal_generation", "base_model") if given[name] is not None})
     policies = ("secure_aggregation", "device_conditions", "privacy")

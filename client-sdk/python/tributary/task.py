@@ -1,4 +1,4 @@
-"""One model to train, and how."""
+"""One model to train, and how, or an analysis to give rows for."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, Union
 
 from . import _tributary
+from .analysis import Analysis, table_of
 from .model import views
 from .nested import like
 from .program import _WRAPPERS, _is_counter
@@ -87,8 +88,8 @@ class AdapterBase:
 
 
 class Task:
-    """One model to train, in one round. It takes one answer: :meth:`send`, :meth:`refuse` or :meth:`fail`, in the process that got it:
-    a forked child is refused with :class:`ClosedError`.
+    """One model to train, in one round, or one :attr:`analysis` to give rows for. It takes one answer: :meth:`send`, or :meth:`answer` to an
+    analysis, :meth:`refuse` or :meth:`fail`, in the process that got it: a forked child is refused with :class:`ClosedError`.
 
     A task without an answer counts as failed once it is forgotten: the round goes on without this participant. An answer that comes too
     late is dropped without an error: :meth:`send` returns ``False``, and the loop goes on with the next task.
@@ -109,9 +110,12 @@ class Task:
     seed: int
     #: The task's description of its model, if it has one.
     architecture: Any
+    #: What the task asks of this device's rows, if it is an analysis; ``None`` if it trains a model. Only for an app that says
+    #: ``answers_analyses``.
+    analysis: Analysis | None
     #: Names of the metrics that the task collects; others are dropped.
     metrics: list[str]
-    #: The model: an array of float32 for each tensor, by name. They may be trained in place.
+    #: The model: an array of float32 for each tensor, by name. They may be trained in place. None of an analysis.
     parameters: dict[str, np.ndarray]
 
     def __init__(self, job: _tributary.Job, participant: _HasExamples) -> None:
@@ -121,11 +125,13 @@ class Task:
         self.purpose, self.frozen = job.purpose, job.frozen
         self.plan = Plan._read(job.plan)
         self.architecture = json.loads(job.architecture) if job.architecture else None
+        self.analysis = Analysis._read(job.analytics) if job.analytics else None
         self._flat = job.take_values()
         self.parameters = views(self._flat, job.tensors)
 
     def __repr__(self) -> str:
-        return f"<Task {self.name!r}, round {self.round}, {self._flat.size} parameters>"
+        what = f"{self._flat.size} parameters" if self.analysis is None else f"an analysis ({self.analysis.kind})"
+        return f"<Task {self.name!r}, round {self.round}, {what}>"
 
     @property
     def anchor(self) -> dict[str, np.ndarray] | None:
@@ -232,6 +238,7 @@ class Task:
             sent, and the task still takes an answer.
         :raises Overdue: with ``strict``, instead of returning ``False``.
         """
+        self._trains()
         count = _whole(examples)
         copy_into(self._flat, self.parameters, parameters)
         given = _measured(metrics or {}, count)
@@ -254,6 +261,7 @@ class Task:
             takes an answer.
         :raises Overdue: with ``strict``, if the round no longer waits.
         """
+        self._trains()
         flat, classes, width = rows_of(features, labels)
         measured: tuple[np.ndarray, np.ndarray] | None = None
         if held_out is not None:
@@ -271,6 +279,33 @@ class Task:
             return False
         self._participant.examples = count
         return True
+
+    def answer(self, rows: Any, *, targets: Any = None, strict: bool = False) -> bool:
+        """Answers an :attr:`analysis` with this device's rows. They stay on the device: what leaves it is what the analysis counts and sums of
+        them, masked as the task prescribes.
+
+        :param rows: an array of one row of numbers for each row, with the analysis' columns in their order (of a single column also the numbers
+            alone), or an array for each column, by name: a mapping or a data frame, whose other columns are not looked at. A column that is
+            repeated has so many numbers in a row. Give the same rows in the same order in each round.
+        :param targets: what is to be predicted of each row: for an analysis with a ``target``.
+        :returns: whether it was handed in. If not, the round no longer waited, or the task was paused: go on with the next task.
+        :raises UpdateError: if the rows are none, do not fit the analysis, or have what is not finite, or the task is no analysis. Nothing was
+            sent, and the task still takes an answer.
+        :raises Overdue: with ``strict``, instead of returning ``False``.
+        """
+        if self.analysis is None:
+            raise _tributary.UpdateError("this task trains a model: it takes that, and no rows for an analysis")
+        flat, width, of_each = table_of(self.analysis, rows, targets)
+        counted: list[int] = []
+        sent = _in_time(lambda: counted.append(self._job.answer(flat, width, of_each)), strict)
+        if sent:
+            self._participant.examples = counted[0]
+        return sent
+
+    def _trains(self) -> None:
+        """Refuses what is no answer to an analysis."""
+        if self.analysis is not None:
+            raise _tributary.UpdateError("this task is an analysis: it takes rows, and no model")
 
     def refuse(self, reason: str | BaseException) -> None:
         """Says that this app does not do such tasks. The reason stays on the device. Where the round no longer waits, nobody is told."""

@@ -374,14 +374,20 @@ impl<'a> Logged<'a> {
         if self.log.pauses_between() {
             return Err(TrainerError::Paused);
         }
-        let checkpoints = Checkpoints::new(Arc::new(OfRun { log: Arc::clone(self.log), run: self.run, number }));
-        let trained = train(self.trainer, &TrainingJob { checkpoints, ..job.clone() })?;
+        let job = self.with_checkpoints(job, number);
+        let trained = train(self.trainer, &job)?;
         if self.log.keeps_results {
             let Trained { parameters, examples, metrics } = &trained;
             let values = Zeroizing::new(parameters.values().to_vec());
             self.log.note(number, Call::Trained { values, examples: *examples, metrics: metrics.clone() });
         }
         Ok(trained)
+    }
+
+    /// A job for the call of this number, with the checkpoints of that.
+    fn with_checkpoints(&self, job: &TrainingJob, number: usize) -> TrainingJob {
+        let checkpoints = Checkpoints::new(Arc::new(OfRun { log: Arc::clone(self.log), run: self.run, number }));
+        TrainingJob { checkpoints, ..job.clone() }
     }
 }
 
@@ -431,7 +437,9 @@ impl Trainer for Logged<'_> {
     }
 
     fn table(&mut self, job: &TrainingJob) -> Result<Cow<'_, Table>, TrainerError> {
-        self.trainer.table(job)
+        let job = self.with_checkpoints(job, self.next);
+        self.next += 1;
+        self.trainer.table(&job)
     }
 
     fn examples(&self) -> u64 {

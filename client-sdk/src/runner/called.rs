@@ -1,10 +1,11 @@
 //! The trainer that calls the app.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
-use learning::{Adapters, MetricValue, Parameters};
+use learning::{Adapters, MetricValue, Parameters, Table};
 
-use super::job::{Answer, Job, PAUSE_GRACE, rests};
+use super::job::{Answer, Answered, Job, PAUSE_GRACE, no_model, rests};
 use super::manner::{Abilities, Manner};
 use crate::trainer::{Constraints, Trained, Trainer, TrainerError, TrainingJob};
 
@@ -24,13 +25,13 @@ impl<F: FnMut(Job) + Send> Called<F> {
         Self { call, examples, abilities: Abilities::default() }
     }
 
-    /// Says what the function's training can do beside training a model as a plan says.
+    /// Says what the function can do beside training a model as a plan says.
     #[must_use]
     pub fn with_abilities(self, abilities: Abilities) -> Self {
         Self { abilities, ..self }
     }
 
-    fn call(&mut self, parameters: &Parameters, job: &TrainingJob, manner: Manner) -> Result<Trained, TrainerError> {
+    fn call(&mut self, parameters: &Parameters, job: &TrainingJob, manner: Manner) -> Result<Answered, TrainerError> {
         let (answer, answered, taken_back) = Answer::to(job);
         (self.call)(Job { parameters: parameters.clone(), training: job.clone(), manner, answer });
         taken_back.take();
@@ -44,7 +45,7 @@ impl<F: FnMut(Job) + Send> Called<F> {
 
 impl<F: FnMut(Job) + Send> Trainer for Called<F> {
     fn train(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Trained, TrainerError> {
-        self.call(model, job, Manner::Free)
+        self.call(model, job, Manner::Free)?.trained()
     }
 
     fn train_within(
@@ -54,7 +55,7 @@ impl<F: FnMut(Job) + Send> Trainer for Called<F> {
         constraints: Constraints<'_>,
     ) -> Result<Trained, TrainerError> {
         let manner = self.abilities.manner_within(constraints)?;
-        self.call(model, job, manner)
+        self.call(model, job, manner)?.trained()
     }
 
     fn train_adapters(
@@ -65,11 +66,16 @@ impl<F: FnMut(Job) + Send> Trainer for Called<F> {
         adapters: &Adapters,
     ) -> Result<Trained, TrainerError> {
         let manner = self.abilities.manner_of_adapters(base, adapters)?;
-        self.call(start, job, manner)
+        self.call(start, job, manner)?.trained()
     }
 
     fn base_model(&mut self, job: &TrainingJob) -> Result<Parameters, TrainerError> {
         self.abilities.base_model(job)
+    }
+
+    fn table(&mut self, job: &TrainingJob) -> Result<Cow<'_, Table>, TrainerError> {
+        let manner = self.abilities.manner_of_analysis(job)?;
+        self.call(&no_model(), job, manner)?.rows().map(Cow::Owned)
     }
 
     fn evaluate(&mut self, _: &Parameters, _: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError> {
@@ -88,3 +94,6 @@ impl<F: FnMut(Job) + Send> Trainer for Called<F> {
         true
     }
 }
+
+#[cfg(test)]
+mod tests;

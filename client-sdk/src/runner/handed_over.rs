@@ -1,13 +1,14 @@
 //! The trainer that hands jobs over.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{RecvTimeoutError, Sender};
 use std::time::Duration;
 
-use learning::{Adapters, MetricValue, Parameters};
+use learning::{Adapters, MetricValue, Parameters, Table};
 
-use super::job::{Answer, Job, PAUSE_GRACE, rests};
+use super::job::{Answer, Answered, Job, PAUSE_GRACE, no_model, rests};
 use super::manner::{Abilities, Manner};
 use super::said::{Said, Switches};
 use crate::trainer::{Constraints, Trained, Trainer, TrainerError, TrainingJob};
@@ -28,7 +29,7 @@ impl HandedOver {
         Self { say, switches, abilities }
     }
 
-    fn hand_over(&self, parameters: &Parameters, job: &TrainingJob, manner: Manner) -> Result<Trained, TrainerError> {
+    fn hand_over(&self, parameters: &Parameters, job: &TrainingJob, manner: Manner) -> Result<Answered, TrainerError> {
         let (answer, answered, taken_back) = Answer::to(job);
         let handed = Job { parameters: parameters.clone(), training: job.clone(), manner, answer };
         self.say
@@ -58,7 +59,7 @@ impl HandedOver {
 
 impl Trainer for HandedOver {
     fn train(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Trained, TrainerError> {
-        self.hand_over(model, job, Manner::Free)
+        self.hand_over(model, job, Manner::Free)?.trained()
     }
 
     fn train_within(
@@ -67,7 +68,7 @@ impl Trainer for HandedOver {
         job: &TrainingJob,
         constraints: Constraints<'_>,
     ) -> Result<Trained, TrainerError> {
-        self.hand_over(model, job, self.abilities.manner_within(constraints)?)
+        self.hand_over(model, job, self.abilities.manner_within(constraints)?)?.trained()
     }
 
     fn train_adapters(
@@ -77,11 +78,16 @@ impl Trainer for HandedOver {
         job: &TrainingJob,
         adapters: &Adapters,
     ) -> Result<Trained, TrainerError> {
-        self.hand_over(start, job, self.abilities.manner_of_adapters(base, adapters)?)
+        self.hand_over(start, job, self.abilities.manner_of_adapters(base, adapters)?)?.trained()
     }
 
     fn base_model(&mut self, job: &TrainingJob) -> Result<Parameters, TrainerError> {
         self.abilities.base_model(job)
+    }
+
+    fn table(&mut self, job: &TrainingJob) -> Result<Cow<'_, Table>, TrainerError> {
+        let manner = self.abilities.manner_of_analysis(job)?;
+        self.hand_over(&no_model(), job, manner)?.rows().map(Cow::Owned)
     }
 
     fn evaluate(&mut self, _: &Parameters, _: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError> {

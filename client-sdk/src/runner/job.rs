@@ -4,23 +4,24 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use learning::Parameters;
+use learning::{Layout, Parameters, Table};
 
 use super::manner::Manner;
+use super::update::UpdateError;
 use crate::trainer::{Cancel, Purpose, Trained, TrainerError, TrainingJob, is_of_model};
 
 /// How long an app's training that was asked to pause has to save a checkpoint: enough for a batch and its state, and no longer than work
 /// may go on against the conditions.
 pub(super) const PAUSE_GRACE: Duration = Duration::from_secs(10);
 
-/// A model to train.
+/// A model to train, or an analysis to give rows for.
 #[derive(Debug)]
 pub struct Job {
-    /// The model to start from, or its adapters; the app may train it in place.
+    /// The model to start from, or its adapters; the app may train it in place. None ([`Layout::none`]) of an analysis.
     pub parameters: Parameters,
     /// The plan, what the training is for, and all else there is to know; also where checkpoints of the training are kept.
     pub training: TrainingJob,
-    /// What the training has to heed beside its plan: nothing that the app's [`Abilities`](super::Abilities) do not include.
+    /// What the training has to heed beside its plan, or the analysis: nothing that the app's [`Abilities`](super::Abilities) do not include.
     pub manner: Manner,
     /// Where the result goes.
     pub answer: Answer,
@@ -33,7 +34,37 @@ pub struct Answer {
     purpose: Purpose,
     cancel: Cancel,
     taken_back: TakenBack,
-    to: SyncSender<Result<Trained, TrainerError>>,
+    to: SyncSender<Result<Answered, TrainerError>>,
+}
+
+/// What a job was answered with.
+#[derive(Debug)]
+pub(super) enum Answered {
+    Trained(Trained),
+    Rows(Table),
+}
+
+impl Answered {
+    /// The model of a job that trains.
+    pub(super) fn trained(self) -> Result<Trained, TrainerError> {
+        match self {
+            Self::Trained(trained) => Ok(trained),
+            Self::Rows(_) => Err(TrainerError::failed(UpdateError::NoAnalysis)),
+        }
+    }
+
+    /// The rows of a job that is an analysis.
+    pub(super) fn rows(self) -> Result<Table, TrainerError> {
+        match self {
+            Self::Rows(table) => Ok(table),
+            Self::Trained(_) => Err(TrainerError::failed(UpdateError::Analysis)),
+        }
+    }
+}
+
+/// The parameters of a job that is an analysis.
+pub(super) fn no_model() -> Parameters {
+    Parameters::zeros(Arc::new(Layout::none()))
 }
 
 /// The round no longer waits for the job: it was cancelled, or its time was up.
@@ -58,7 +89,7 @@ impl TakenBack {
 
 impl Answer {
     /// An answer to this job, where it arrives, and what takes the job back.
-    pub(super) fn to(job: &TrainingJob) -> (Self, Receiver<Result<Trained, TrainerError>>, TakenBack) {
+    pub(super) fn to(job: &TrainingJob) -> (Self, Receiver<Result<Answered, TrainerError>>, TakenBack) {
         let ((to, answered), taken_back) = (sync_channel(1), TakenBack::default());
         let (purpose, cancel) = (job.purpose, job.cancel.clone());
         (Self { purpose, cancel, taken_back: taken_back.clone(), to }, answered, taken_back)
@@ -71,7 +102,8 @@ impl Answer {
     }
 
     /// Hands in the result, with parameters in the layout of the job's. Metrics that are not of the training itself (`train_…`) count as
-    /// those of the received model. With [`Purpose::Own`] they are of another model, and are dropped.
+    /// those of the received model. With [`Purpose::Own`] they are of another model, and are dropped. It is no answer to an analysis, whose
+    /// round is then given up.
     ///
     /// # Errors
     /// [`Overdue`].
@@ -79,7 +111,17 @@ impl Answer {
         if self.purpose == Purpose::Own {
             trained.metrics.retain(|(name, _)| !is_of_model(name));
         }
-        self.put(Ok(trained))
+        self.put(Ok(Answered::Trained(trained)))
+    }
+
+    /// Hands in this device's rows for an analysis ([`Manner::Analysis`]), with its columns, in their order. They stay on the device: what it
+    /// sends is what the analysis counts of them. A table that does not fit ([`AnalyticsSpec::check`](learning::AnalyticsSpec::check)) gives the
+    /// round up, as rows for a job that trains do.
+    ///
+    /// # Errors
+    /// [`Overdue`].
+    pub fn rows(self, table: Table) -> Result<(), Overdue> {
+        self.put(Ok(Answered::Rows(table)))
     }
 
     /// Gives the round up because training failed. The reason stays on the device.
@@ -98,7 +140,7 @@ impl Answer {
         self.put(Err(TrainerError::refused(reason.into())))
     }
 
-    fn put(self, answer: Result<Trained, TrainerError>) -> Result<(), Overdue> {
+    fn put(self, answer: Result<Answered, TrainerError>) -> Result<(), Overdue> {
         let is_taken = self.taken_back.is_taken();
         if self.cancel.is_cancelled() || *is_taken {
             return Err(Overdue);

@@ -1,22 +1,25 @@
-//! How a job is to be trained, beside what its plan says; and which of it an app's training can do.
+//! How a job is to be trained, beside what its plan says, or that it is an analysis; and which of it an app can do.
 
 use std::borrow::Cow;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use learning::{Adapters, Parameters, WrongLayout, checkpoint};
+use learning::{Adapters, AnalyticsSpec, Parameters, WrongLayout, checkpoint};
 
+use super::update::UpdateError;
 use crate::trainer::{Constraints, Trained, Trainer, TrainerError, TrainingJob};
 
-/// What an app's training can do beside training a model as a plan says: by default nothing. A job that asks for more is refused before the
-/// app gets it. `train_ready` can do both.
+/// What an app can do beside training a model as a plan says: by default nothing. A job that asks for more is refused before the app gets it.
+/// `train_ready` can do what concerns training.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Abilities {
     /// It heeds the anchor, the frozen tensors and the correction of gradients of a job ([`Manner::Within`]).
     pub within: bool,
     /// It trains adapters of a frozen model ([`Manner::Adapters`]).
     pub adapters: bool,
+    /// It answers analyses with its rows ([`Manner::Analysis`]).
+    pub analyses: bool,
     /// A safetensors file of the model that apps bring to tasks whose adapters are of one. It is read for each such job.
     pub base_model: Option<PathBuf>,
 }
@@ -44,6 +47,9 @@ pub enum Manner {
         /// Where the adapters are, and what a model with them is ([`Adapters::merge`]).
         adapters: Adapters,
     },
+    /// Nothing is trained, and the job's parameters are none: an analysis asks for rows
+    /// ([`Answer::rows`](super::Answer::rows)), whose columns are those that it names, in that order.
+    Analysis(AnalyticsSpec),
 }
 
 impl Abilities {
@@ -72,6 +78,21 @@ impl Abilities {
         Ok(Manner::Adapters { base: base.clone(), adapters: adapters.clone() })
     }
 
+    /// An analysis of the app's rows.
+    pub(super) fn manner_of_analysis(&self, job: &TrainingJob) -> Result<Manner, TrainerError> {
+        let TrainingJob { task, analytics, .. } = job;
+        if !self.analyses {
+            return Err(TrainerError::refused(format!(
+                "task {task:?} is an analysis, and this app does not say that it gives rows for one (option \
+                 `answers_analyses`)"
+            )));
+        }
+        let Some(words) = analytics else {
+            return Err(TrainerError::failed(format!("task {task:?} does not say what its analysis is")));
+        };
+        AnalyticsSpec::read(words).map(Manner::Analysis).map_err(TrainerError::refused)
+    }
+
     /// The model that the app brings.
     pub(super) fn base_model(&self, job: &TrainingJob) -> Result<Parameters, TrainerError> {
         match &self.base_model {
@@ -96,7 +117,7 @@ impl Manner {
     pub fn anchor(&self) -> Option<&Parameters> {
         match self {
             Self::Within { anchor, .. } => anchor.as_ref(),
-            Self::Free | Self::Adapters { .. } => None,
+            Self::Free | Self::Adapters { .. } | Self::Analysis(_) => None,
         }
     }
 
@@ -105,7 +126,7 @@ impl Manner {
     pub fn is_frozen(&self, tensor: usize) -> bool {
         match self {
             Self::Within { frozen, .. } => frozen.get(tensor).copied().unwrap_or_default(),
-            Self::Free | Self::Adapters { .. } => false,
+            Self::Free | Self::Adapters { .. } | Self::Analysis(_) => false,
         }
     }
 
@@ -114,7 +135,7 @@ impl Manner {
     pub fn correction(&self) -> Option<&Parameters> {
         match self {
             Self::Within { correction, .. } => correction.as_ref(),
-            Self::Free | Self::Adapters { .. } => None,
+            Self::Free | Self::Adapters { .. } | Self::Analysis(_) => None,
         }
     }
 
@@ -123,7 +144,16 @@ impl Manner {
     pub fn base(&self) -> Option<(&Parameters, &Adapters)> {
         match self {
             Self::Adapters { base, adapters } => Some((base, adapters)),
-            Self::Free | Self::Within { .. } => None,
+            Self::Free | Self::Within { .. } | Self::Analysis(_) => None,
+        }
+    }
+
+    /// The analysis that the job is, if it is one.
+    #[must_use]
+    pub fn analysis(&self) -> Option<&AnalyticsSpec> {
+        match self {
+            Self::Analysis(analysis) => Some(analysis),
+            Self::Free | Self::Within { .. } | Self::Adapters { .. } => None,
         }
     }
 
@@ -134,7 +164,7 @@ impl Manner {
     pub fn model<'a>(&self, parameters: &'a Parameters) -> Result<Cow<'a, Parameters>, WrongLayout> {
         match self {
             Self::Adapters { base, adapters } => adapters.merge(base, parameters).map(Cow::Owned),
-            Self::Free | Self::Within { .. } => Ok(Cow::Borrowed(parameters)),
+            Self::Free | Self::Within { .. } | Self::Analysis(_) => Ok(Cow::Borrowed(parameters)),
         }
     }
 
@@ -155,6 +185,7 @@ impl Manner {
                 trainer.train_within(parameters, job, constraints)
             }
             Self::Adapters { base, adapters } => trainer.train_adapters(base, parameters, job, adapters),
+            Self::Analysis(_) => Err(TrainerError::refused(UpdateError::Analysis)),
         }
     }
 }

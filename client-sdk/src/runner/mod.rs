@@ -62,7 +62,7 @@ pub use self::options::Options;
 pub use self::ready::{labelled, train_ready};
 pub use self::said::End;
 use self::said::{Ending, Said, Switches};
-pub use self::update::{UpdateError, check_update};
+pub use self::update::{UpdateError, check_update, checked_rows};
 use crate::conditions::{Conditions, DeviceState, Readiness};
 use crate::participant::builder::Report;
 use crate::participant::{BuildError, Builder, Participant, ParticipantError, Progress};
@@ -75,7 +75,7 @@ const LAST_WORK: Duration = Duration::from_secs(1);
 /// What an app that asked for work got.
 #[derive(Debug)]
 pub enum Next {
-    /// A model to train.
+    /// A model to train, or an analysis to give rows for.
     Job(Box<Job>),
     /// Nothing yet: ask again.
     Waiting,
@@ -125,7 +125,7 @@ impl Runner {
         Self::start_with(builder, Abilities::default())
     }
 
-    /// The same for an app whose training can do more than train a model as a plan says.
+    /// The same for an app that can do more than train a model as a plan says.
     ///
     /// # Errors
     /// As for [`Self::start`].

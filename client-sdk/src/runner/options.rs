@@ -73,6 +73,9 @@ pub struct Options {
     /// [`Abilities::adapters`].
     #[serde(default)]
     pub trains_adapters: bool,
+    /// [`Abilities::analyses`].
+    #[serde(default)]
+    pub answers_analyses: bool,
     /// [`Abilities::base_model`](field@Abilities::base_model).
     #[serde(default)]
     pub base_model: Option<PathBuf>,
@@ -119,8 +122,12 @@ impl Options {
     /// For [`Runner::start_with`](super::Runner::start_with) and [`Called::with_abilities`](super::Called::with_abilities).
     #[must_use]
     pub fn abilities(&self) -> Abilities {
-        let (within, adapters) = (self.trains_within, self.trains_adapters);
-        Abilities { within, adapters, base_model: self.base_model.clone() }
+        Abilities {
+            within: self.trains_within,
+            adapters: self.trains_adapters,
+            analyses: self.answers_analyses,
+            base_model: self.base_model.clone(),
+        }
     }
 
     /// Opens the journal, and sets all the rest. Only a trainer is missing.
@@ -272,6 +279,8 @@ mod tests {
         assert_eq!(options.abilities(), Abilities::default());
         let able = read(r#"{ "server": "https://here", "journal": "j", "trains_within": true }"#).unwrap();
         assert_eq!(able.abilities(), Abilities { within: true, ..Abilities::default() });
+        let able = read(r#"{ "server": "https://here", "journal": "j", "answers_analyses": true }"#).unwrap();
+        assert_eq!(able.abilities(), Abilities { analyses: true, ..Abilities::default() });
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! An update of a program in another language, looked at before it is handed in.
+//! An update of a program in another language, or its rows for an analysis, looked at before they are handed in.
 
 use learning::parameters::{WrongLength, first_not_finite};
-use learning::{Layout, MetricValue};
+use learning::{AnalyticsError, AnalyticsSpec, Layout, MetricValue, Table};
 
-/// Why an update cannot be handed in. Nothing was sent, and the job still takes an answer.
+/// Why an update, or rows for an analysis, cannot be handed in. Nothing was sent, and the job still takes an answer.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum UpdateError {
     #[error(transparent)]
@@ -28,9 +28,18 @@ pub enum UpdateError {
         /// Numbers in a row.
         width: usize,
     },
+    /// A job that is an analysis was to be answered with a model.
+    #[error("this task is an analysis: it takes rows, and no model")]
+    Analysis,
+    /// A job that trains was to be answered with rows.
+    #[error("this task trains a model: it takes that, and no rows for an analysis")]
+    NoAnalysis,
+    /// The rows do not fit the analysis.
+    #[error(transparent)]
+    Table(#[from] AnalyticsError),
 }
 
-/// Checks an update against the layout of its job's parameters.
+/// Checks an update against the layout of its job's parameters, which an analysis does not have.
 ///
 /// # Errors
 /// [`UpdateError`]: the first thing that is wrong.
@@ -40,6 +49,9 @@ pub fn check_update(
     examples: u64,
     metrics: &[(String, MetricValue)],
 ) -> Result<(), UpdateError> {
+    if layout.is_empty() {
+        return Err(UpdateError::Analysis);
+    }
     if values.len() != layout.len() {
         return Err(WrongLength { expected: layout.len(), got: values.len() }.into());
     }
@@ -59,10 +71,57 @@ pub fn check_update(
     }
 }
 
+/// Rows of `width` numbers, row after row, with what is to be predicted of each if the analysis predicts something, as a table that fits it.
+///
+/// # Errors
+/// [`UpdateError::NoAnalysis`] where the job's [`Manner`](super::Manner) is none; [`UpdateError::Table`].
+pub fn checked_rows(
+    analysis: Option<&AnalyticsSpec>,
+    width: usize,
+    values: Vec<f64>,
+    targets: Option<Vec<f64>>,
+) -> Result<Table, UpdateError> {
+    let analysis = analysis.ok_or(UpdateError::NoAnalysis)?;
+    let rows = Table::new(width, values)?;
+    let table = match targets {
+        Some(targets) => rows.with_targets(targets)?,
+        None => rows,
+    };
+    analysis.check(&table)?;
+    Ok(table)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use learning::parameters::TensorSpec;
+
+    #[test]
+    fn rows_that_do_not_fit_their_analysis_are_told_and_a_model_is_no_answer_to_one() {
+        let spec = r#"{ "kind": "trees", "method": "boosting", "max_rows": 10, "trees": 1, "depth": 1,
+                        "columns": [{ "name": "x", "low": 0, "high": 1, "repeat": 2 }], "target": { "type": "class", "classes": 2 } }"#;
+        let spec: AnalyticsSpec = serde_json::from_str(spec).unwrap();
+        let made = |width, values: &[f64], targets: Option<&[f64]>| {
+            let table = checked_rows(Some(&spec), width, values.to_vec(), targets.map(<[f64]>::to_vec));
+            table.map_err(|error| error.to_string())
+        };
+        let table = made(2, &[0.0, 0.5, 1.0, 2.0], Some(&[0.0, 1.0])).unwrap();
+        assert_eq!((table.rows(), table.row(1), table.targets()), (2, &[1.0, 2.0][..], &[0.0, 1.0][..]));
+        for (width, values, targets, why) in [
+            (1, &[0.0, 0.5][..], Some(&[0.0, 1.0][..]), "columns: got 1 where 2 are needed"),
+            (2, &[0.0, 0.5, 1.0], Some(&[0.0]), "values in the last row: got 1"),
+            (2, &[0.0, f64::NAN], Some(&[0.0]), "row 0, column 1 is NaN"),
+            (2, &[0.0, 0.5], None, "targets: got 0 where 1 are needed"),
+            (2, &[0.0, 0.5], Some(&[0.0, 1.0]), "targets: got 2 where 1 are needed"),
+            (2, &[0.0, 0.5], Some(&[2.0]), "the target of row 0 is 2"),
+            (2, &[], Some(&[]), "the table has no rows"),
+        ] {
+            let error = made(width, values, targets).unwrap_err();
+            assert!(error.contains(why), "{error}");
+        }
+        assert_eq!(checked_rows(None, 1, vec![0.0], None), Err(UpdateError::NoAnalysis));
+        assert_eq!(check_update(&Layout::none(), &[], 1, &[]), Err(UpdateError::Analysis));
+    }
 
     #[test]
     fn what_does_not_fit_is_named_with_its_place() {

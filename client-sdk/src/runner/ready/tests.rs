@@ -15,7 +15,7 @@ use crate::personalize::{LocalError, LocalRound, PersonalTensors, Personalizer};
 use crate::runner::{Abilities, Called, Job};
 use crate::trainer::{Cancel, Trainer};
 
-const ALL: Abilities = Abilities { within: true, adapters: true, base_model: None };
+const ALL: Abilities = Abilities { within: true, adapters: true, analyses: true, base_model: None };
 
 #[test]
 fn rows_that_are_none_are_refused() {

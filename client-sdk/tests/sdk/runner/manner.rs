@@ -1,15 +1,19 @@
-//! Jobs that ask for more than a model that is trained as a plan says.
+//! Jobs that ask for more than a model that is trained as a plan says, and analyses.
 
 use std::sync::{Arc, Mutex};
 
-use client_sdk::learning::Parameters;
-use client_sdk::runner::{Abilities, Job, Manner, Runner};
-use client_sdk::{Builder, Event, MetricValue, Origin, Purpose, REACH, Trained};
+use client_sdk::learning::analytics::{AnalyticsState, ColumnStatistics};
+use client_sdk::learning::{AnalyticsSpec, ExactSum, Parameters};
+use client_sdk::runner::{Abilities, Job, Manner, Runner, checked_rows};
+use client_sdk::{Analytics, Builder, Event, MetricValue, Origin, Purpose, REACH, Trained};
+use secure_agg::modular::Modulus;
+use secure_agg::packing;
+use serde_json::json;
 use task_spec::{AdapterScope, Personalization, Solver};
 use wire::participant::Assignment;
 
 use super::{app, is_over, job};
-use crate::support::Coordinator;
+use crate::support::{Coordinator, words};
 
 fn within() -> Abilities {
     Abilities { within: true, ..Abilities::default() }
@@ -175,4 +179,96 @@ fn a_job_of_adapters_brings_the_model_that_they_are_of() {
     assert!(is_over(&runner));
     let said = vec![("accuracy".to_owned(), 0.875)];
     assert_eq!(own_model(&runner), (Origin::Personalized { round: 1 }, expected.values().to_vec(), said));
+}
+
+fn ages() -> Analytics {
+    let columns = json!([
+        { "type": "real", "name": "age", "low": 0.0, "high": 128.0, "edges": [18.0, 65.0] },
+        { "type": "category", "name": "group", "categories": 2 },
+    ]);
+    serde_json::from_value(json!({ "kind": "statistics", "max_rows": 100, "columns": columns })).unwrap()
+}
+
+/// A task that is an analysis, and an app that may answer some.
+fn analysis(able: bool) -> (Coordinator, Runner) {
+    let coordinator = Coordinator::new(1);
+    coordinator.world(|world| world.analysis = Some(ages()));
+    let able = Abilities { analyses: able, ..Abilities::default() };
+    let runner = Runner::start_with(app(&coordinator), able).unwrap();
+    (coordinator, runner)
+}
+
+/// Answers it with three people.
+fn give_rows(Job { manner, answer, .. }: Job) {
+    let values = vec![16.0, 0.0, 40.0, 1.0, 94.0, 1.0];
+    answer.rows(checked_rows(manner.analysis(), 2, values, None).unwrap()).unwrap();
+}
+
+#[test]
+fn an_analysis_is_a_job_that_takes_rows_and_what_is_sent_is_what_it_counts_of_them() {
+    let (coordinator, runner) = analysis(true);
+    let asked = job(&runner);
+    assert!(asked.parameters.layout().is_empty());
+    assert_eq!(asked.training.analytics, Some(ages()));
+    let Some(AnalyticsSpec::Statistics(spec)) = asked.manner.analysis() else { panic!("{:?}", asked.manner) };
+    assert_eq!(spec.columns.len(), 2);
+    give_rows(asked);
+    assert!(is_over(&runner));
+
+    let (analysis, body) = (words::analysis(&ages()), coordinator.world(|world| world.accepted[&1].clone()));
+    let sent = packing::unpack(&body, analysis.codec().len(), Modulus::new(32).unwrap()).unwrap();
+    let sum = ExactSum::new(sent, 32, 1).unwrap().release_without_noise();
+    let AnalyticsState::Statistics(found) = analysis.advance(&analysis.initial(), &sum).unwrap().state else {
+        panic!("statistics")
+    };
+    let [ColumnStatistics::Real { mean, histogram, .. }, ColumnStatistics::Category { counts, .. }] = &*found.columns
+    else {
+        panic!("{found:?}")
+    };
+    assert_eq!((found.rows, *mean), (3, Some(50.0)));
+    assert_eq!((histogram, counts), (&vec![1, 1, 1], &vec![1, 2]));
+}
+
+#[test]
+fn an_app_that_does_not_say_that_it_answers_analyses_gets_none_and_says_why() {
+    let (coordinator, runner) = analysis(false);
+    assert!(is_over(&runner));
+    coordinator.world(|world| assert!(world.sent.is_empty() && world.abandoned == [(1, "refused")]));
+    let refusals = runner.ask(|running| running.refusals()).unwrap();
+    assert!(refusals[0].reason.contains("option `answers_analyses`"), "{refusals:?}");
+}
+
+#[test]
+fn a_model_is_no_answer_to_an_analysis_and_rows_are_none_to_another_job() {
+    let (coordinator, runner) = analysis(true);
+    answer(job(&runner), 0.5, 0.25);
+    assert!(is_over(&runner));
+    coordinator.world(|world| assert!(world.sent.is_empty() && world.abandoned == [(1, "training_failed")]));
+
+    let coordinator = Coordinator::new(1);
+    let runner = Runner::start(app(&coordinator)).unwrap();
+    let rows = checked_rows(Some(&AnalyticsSpec::read(&ages()).unwrap()), 2, vec![1.0, 0.0], None).unwrap();
+    job(&runner).answer.rows(rows).unwrap();
+    assert!(is_over(&runner));
+    coordinator.world(|world| assert!(world.sent.is_empty() && world.abandoned == [(1, "training_failed")]));
+}
+
+#[test]
+fn an_analysis_that_should_rest_comes_again_with_what_it_saved() {
+    let (coordinator, runner) = analysis(true);
+    let first = job(&runner);
+    runner.pause();
+    while !first.training.checkpoints.should_pause() {
+        std::thread::yield_now();
+    }
+    first.training.checkpoints.save(b"half of the rows").unwrap();
+    while !first.answer.is_overdue() {
+        std::thread::yield_now();
+    }
+    runner.resume();
+    let again = job(&runner);
+    assert_eq!(again.training.checkpoints.load().unwrap().as_slice(), b"half of the rows");
+    give_rows(again);
+    assert!(is_over(&runner));
+    coordinator.world(|world| assert!(world.abandoned.is_empty() && world.accepted.len() == 1));
 }

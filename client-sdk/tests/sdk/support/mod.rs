@@ -26,7 +26,7 @@ use client_sdk::learning::{
 use client_sdk::participant::machine::Settings;
 use client_sdk::participant::{Builder, snapshot};
 use client_sdk::transport::{Download, Request, Response, TransportError, Upload};
-use client_sdk::{Event, Participant, PrivacyPolicy, SecurityPolicy, Trainer};
+use client_sdk::{Analytics, Event, Participant, PrivacyPolicy, SecurityPolicy, Trainer};
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha20Rng;
 use ring::digest;
@@ -158,6 +158,8 @@ pub(crate) struct World {
     pub(crate) tweak_training: Option<fn(&mut Assignment)>,
     /// How updates are compressed.
     pub(crate) codec: Option<CodecTerms>,
+    /// What the task is instead of a model that is trained; of one round.
+    pub(crate) analysis: Option<Analytics>,
     /// Whether `base` is a matrix of three rows.
     pub(crate) matrix: bool,
     /// How many values `base` has, if not three.
@@ -253,6 +255,9 @@ impl Coordinator {
 
     /// The file of a version.
     pub(crate) fn file(world: &World, version: u32) -> Vec<u8> {
+        if let Some(analysis) = &world.analysis {
+            return words::analysis(analysis).initial().to_bytes().unwrap();
+        }
         let mut file = Self::published(world.personal, version);
         if let Some(shape) = world.base_shape() {
             let flat = checkpoint::read_layout(&file).unwrap();
@@ -283,6 +288,7 @@ impl Coordinator {
         if let Some(shape) = world.base_shape() {
             model.tensors[0].shape = shape;
         }
+        world.analysis.iter().for_each(|_| model.tensors.clear());
         let base = ModelRef { version: world.rounds_done, sha256: sha256(&file), bytes: file.len() as u64 };
         let (max_weight, max_cohort) = if world.privacy.is_some() { (1, 3) } else { (100, 10) };
         Assignment {
@@ -292,6 +298,7 @@ impl Coordinator {
                 max_weight,
                 max_cohort,
                 compression: world.codec.clone(),
+                analytics: world.analysis.clone(),
                 ..words::encoding()
             },
             privacy: world.privacy.clone(),

@@ -1,6 +1,7 @@
 //! What a task's assignments and updates look like on the wire.
 
-use client_sdk::learning::{Codec, QuantizationParams};
+use client_sdk::Analytics;
+use client_sdk::learning::{Analysis, AnalyticsSpec, Codec, QuantizationParams};
 use task_spec::{ModelSpec, Personalization, TrainingPlan};
 use wire::Timestamp;
 use wire::participant::{Assignment, Encoding, ModelRef};
@@ -53,6 +54,12 @@ pub(crate) fn encoding() -> Encoding {
         groups: None,
         solver: None,
     }
+}
+
+/// What such a task computes.
+pub(crate) fn analysis(analytics: &Analytics) -> Analysis {
+    let Encoding { modulus_bits, max_cohort, .. } = encoding();
+    Analysis::new(AnalyticsSpec::read(analytics).unwrap(), modulus_bits, max_cohort).unwrap()
 }
 
 pub(crate) fn metrics() -> Vec<String> {

@@ -193,8 +193,21 @@ class Operator:
             version = said.get("promoted_version") if promoted else said["model_version"]
             if version is None:
                 raise Error(f"no version of {task} was promoted")
-        path = f"/v1/tasks/{_part(task)}/models/{int(version)}/parameters"
-        return _safetensors(self.request("GET", path))
+        return _safetensors(self._version(task, version))
+
+    def result(self, task: str, version: int | None = None) -> dict[str, Any]:
+        """What an analysis has found so far, or by a version; after its last round, all of it (docs/ANALYTICS.md)."""
+        if version is None:
+            version = self.task(task)["model_version"]
+        try:
+            ((_, state),) = json.loads(self._version(task, version)).items()
+            return dict(state)
+        except (AttributeError, TypeError, ValueError) as error:
+            raise Error(f"version {version} of {task} is not that of an analysis: {error!r}") from error
+
+    def _version(self, task: str, version: int) -> bytes:
+        """The file of a version."""
+        return self.request("GET", f"/v1/tasks/{_part(task)}/models/{int(version)}/parameters")
 
     def enroll(self, name: str | None = None) -> str:
         """A one-time token for one participant, to be given to :func:`tributary.participant`."""

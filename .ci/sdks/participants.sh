@@ -127,6 +127,36 @@ lambda = 0.5'
         { "$binary" round show personal 1; "$binary" round show personal 2; return 1; }
 }
 
+# A device answers an analysis, whose result is that of its rows: analysis PROGRAM….
+analysis() {
+    cat >"$work/analysis.toml" <<'TOML'
+name = "analysis"
+[analytics]
+kind = "statistics"
+max_rows = 100
+columns = [
+    { type = "real", name = "age", low = 0, high = 128, edges = [18, 65] },
+    { type = "category", name = "group", categories = 2 },
+]
+[rounds]
+count = 1
+[selection]
+cohort = { count = 1 }
+[secure_aggregation]
+enabled = false
+TOML
+    "$binary" task create "$work/analysis.toml" >/dev/null 2>"$work/analysis.log" || { cat "$work/analysis.log"; return 1; }
+    options analysis analysis '{"secure_aggregation": {"required": false}, "answers_analyses": true}'
+    "$@" "$work/analysis.json"
+    "$binary" model fetch analysis --out "$work/analysis-found.json" >/dev/null
+    python3 - "$work/analysis-found.json" <<'PYTHON'
+import json, sys
+found = json.load(open(sys.argv[1]))["statistics"]
+age, group = found["columns"][0]["real"], found["columns"][1]["category"]
+assert (found["rows"], age["mean"], age["histogram"], group["counts"]) == (3, 50.0, [1, 1, 1], [1, 2]), found
+PYTHON
+}
+
 # An app without a training function takes part alone, and uses the model, also when the coordinator is gone: ready PROGRAM….
 ready() {
     local used kind

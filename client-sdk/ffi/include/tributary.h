@@ -190,8 +190,8 @@ typedef struct TributaryParticipant {
   uint64_t id;
 } TributaryParticipant;
 
-// One model to train: a number, to be copied freely. Any thread may use it. It stands for the job until that is answered
-// (`tributary_job_finish`, `_fail`, `_refuse`) or freed (`tributary_job_free`); afterwards calls return
+// One model to train, or an analysis to give rows for: a number, to be copied freely. Any thread may use it. It stands for the job until that is
+// answered (`tributary_job_finish`, `_give_rows`, `_fail`, `_refuse`) or freed (`tributary_job_free`); afterwards calls return
 // `TRIBUTARY_CODE_CLOSED`, and **every pointer that was given for the job is gone**. A child that was forked neither ends it nor
 // saves a checkpoint of it (`TRIBUTARY_CODE_OTHER_PROCESS`).
 typedef struct TributaryJob {
@@ -558,6 +558,25 @@ enum TributaryCode tributary_job_base(struct TributaryJob job,
 enum TributaryCode tributary_job_base_tensor(struct TributaryJob job,
                                              size_t number,
                                              struct TributaryTensor *tensor);
+
+// Points `json` to the analysis that the job is, as the JSON object of its task: `kind`, `max_rows`, `columns`, and what else it asks; NOTHING
+// if the job trains a model. The text belongs to the job. Only an app whose options say `answers_analyses` gets such a job, which has no
+// parameters.
+enum TributaryCode tributary_job_analysis(struct TributaryJob job,
+                                          const char **json);
+
+// Hands in this device's rows for an analysis, and ends the job. `values` are `rows` rows of `width` numbers, row after row, with the columns
+// of the analysis in their order; `targets` is what is to be predicted of each row, and NULL if the analysis predicts nothing. Both are copied.
+// The rows stay on the device: what leaves it is what the analysis counts and sums of them, masked as the task prescribes. Give the same rows
+// in the same order in each round.
+//
+// Errors: UPDATE (the rows do not fit the analysis, or have a number that is not finite, or the job trains a model) and ARGUMENT, after which
+// **the job is still open**; OVERDUE, after which it has ended; CLOSED, or ANSWERED where another thread has just answered it.
+enum TributaryCode tributary_job_give_rows(struct TributaryJob job,
+                                           const double *values,
+                                           size_t rows,
+                                           size_t width,
+                                           const double *targets);
 
 // Puts a handle for the model of a task into `model`, for use on this device: its own where the task personalizes; otherwise the published
 // version, verified, that the device's last round began with, or the last version once the task is over. NOTHING if there is none yet. It is

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use client_sdk::learning::{Layout, MetricValue, Parameters};
+use client_sdk::learning::{Layout, MetricValue, Parameters, Table};
 use client_sdk::runner::{self, Answer, Manner, check_update};
 use client_sdk::{Trained, TrainingJob};
 use serde_json::json;
@@ -136,6 +136,13 @@ impl Job {
         self.finished(answer, trained)
     }
 
+    /// Hands in rows that fit the job's analysis.
+    pub(crate) fn hand_in_rows(&self, table: Table) -> Result<(), TributaryError> {
+        let answer = self.take_answer()?;
+        self.tell_examples(table.rows() as u64);
+        Ok(answer.rows(table)?)
+    }
+
     /// Answers a job that nobody waits for any more.
     #[cfg(feature = "models")]
     pub(crate) fn give_up(&self) -> TributaryError {
@@ -162,10 +169,14 @@ impl Job {
     }
 
     fn finished(&self, answer: Answer, trained: Trained) -> Result<(), TributaryError> {
-        if let Some(slot) = self.participant.as_ref().and_then(Weak::upgrade) {
-            slot.set_examples(trained.examples);
-        }
+        self.tell_examples(trained.examples);
         Ok(answer.finish(trained)?)
+    }
+
+    fn tell_examples(&self, examples: u64) {
+        if let Some(slot) = self.participant.as_ref().and_then(Weak::upgrade) {
+            slot.set_examples(examples);
+        }
     }
 
     fn take_answer(&self) -> Result<Answer, TributaryError> {

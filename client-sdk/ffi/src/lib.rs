@@ -7,6 +7,7 @@
 #[cfg(feature = "uniffi")]
 uniffi::setup_scaffolding!("tributary");
 
+mod analysis;
 mod asked;
 mod c;
 mod callbacks;

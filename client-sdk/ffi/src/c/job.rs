@@ -19,8 +19,8 @@ use crate::job::Rows;
 use crate::job::{Job, Metric};
 use crate::model;
 
-/// One model to train: a number, to be copied freely. Any thread may use it. It stands for the job until that is answered
-/// (`tributary_job_finish`, `_fail`, `_refuse`) or freed (`tributary_job_free`); afterwards calls return
+/// One model to train, or an analysis to give rows for: a number, to be copied freely. Any thread may use it. It stands for the job until that is
+/// answered (`tributary_job_finish`, `_give_rows`, `_fail`, `_refuse`) or freed (`tributary_job_free`); afterwards calls return
 /// `TRIBUTARY_CODE_CLOSED`, and **every pointer that was given for the job is gone**. A child that was forked neither ends it nor
 /// saves a checkpoint of it (`TRIBUTARY_CODE_OTHER_PROCESS`).
 #[repr(C)]
@@ -114,6 +114,7 @@ pub struct TributaryRows {
 pub(super) struct HandedOut {
     pub(super) job: Arc<Job>,
     description: CString,
+    pub(super) analysis: Option<CString>,
     tensors: Vec<NamedTensor>,
     /// Of the frozen model whose adapters it trains.
     pub(super) base_tensors: Vec<NamedTensor>,
@@ -124,10 +125,10 @@ static JOBS: Table<HandedOut> = Table::new();
 /// A handle for a job.
 pub(super) fn hand_out(job: Arc<Job>) -> Result<TributaryJob, TributaryError> {
     let tensors = named(job.tensors())?;
-    let description = no_nul(job.description())?;
+    let (description, analysis) = (no_nul(job.description())?, job.analysis().map(no_nul).transpose()?);
     let base = job.manner().base().map(|(base, _)| model::tensors(base.layout()));
     let base_tensors = named(base.unwrap_or_default())?;
-    Ok(TributaryJob { id: JOBS.put(Arc::new(HandedOut { job, description, tensors, base_tensors })) })
+    Ok(TributaryJob { id: JOBS.put(Arc::new(HandedOut { job, description, analysis, tensors, base_tensors })) })
 }
 
 /// Forgets a handle, if it is still one.
@@ -143,7 +144,7 @@ pub(super) fn with(
 }
 
 /// Answers a job; unless the answer does not fit, its handle is gone.
-fn answer(job: TributaryJob, put: impl FnOnce(&Job) -> Result<(), TributaryError>) -> TributaryCode {
+pub(super) fn answer(job: TributaryJob, put: impl FnOnce(&Job) -> Result<(), TributaryError>) -> TributaryCode {
     with(job, |handed_out| {
         handed_out.job.of_this_process()?;
         let answered = put(&handed_out.job);

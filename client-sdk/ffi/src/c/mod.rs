@@ -10,6 +10,7 @@
 //! private, so that only a C program makes that promise.
 #![expect(unreachable_pub, reason = "cbindgen writes what is `pub` into the header")]
 
+mod analysis;
 mod arguments;
 mod callbacks;
 mod code;

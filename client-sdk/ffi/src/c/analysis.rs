@@ -1,0 +1,51 @@
+//! Functions about jobs that are analyses.
+//!
+//! No `unsafe` block is here; exporting a name counts as unsafe, since another library might have the same.
+#![expect(unsafe_code, reason = "`no_mangle`: all names begin with tributary_")]
+
+use std::ffi::c_char;
+
+use super::arguments::{array, can_give, give};
+use super::code::TributaryCode;
+use super::job::{TributaryJob, answer, with};
+use crate::error::TributaryError;
+
+/// Points `json` to the analysis that the job is, as the JSON object of its task: `kind`, `max_rows`, `columns`, and what else it asks; NOTHING
+/// if the job trains a model. The text belongs to the job. Only an app whose options say `answers_analyses` gets such a job, which has no
+/// parameters.
+#[unsafe(no_mangle)]
+pub extern "C" fn tributary_job_analysis(job: TributaryJob, json: *mut *const c_char) -> TributaryCode {
+    with(job, |handed_out| {
+        can_give(json, "json")?;
+        let Some(analysis) = &handed_out.analysis else { return Ok(TributaryCode::Nothing) };
+        give(analysis.as_ptr(), json, "json")?;
+        Ok(TributaryCode::Ok)
+    })
+}
+
+/// Hands in this device's rows for an analysis, and ends the job. `values` are `rows` rows of `width` numbers, row after row, with the columns
+/// of the analysis in their order; `targets` is what is to be predicted of each row, and NULL if the analysis predicts nothing. Both are copied.
+/// The rows stay on the device: what leaves it is what the analysis counts and sums of them, masked as the task prescribes. Give the same rows
+/// in the same order in each round.
+///
+/// Errors: UPDATE (the rows do not fit the analysis, or have a number that is not finite, or the job trains a model) and ARGUMENT, after which
+/// **the job is still open**; OVERDUE, after which it has ended; CLOSED, or ANSWERED where another thread has just answered it.
+#[unsafe(no_mangle)]
+pub extern "C" fn tributary_job_give_rows(
+    job: TributaryJob,
+    values: *const f64,
+    rows: usize,
+    width: usize,
+    targets: *const f64,
+) -> TributaryCode {
+    answer(job, |job| {
+        let count = rows.checked_mul(width);
+        let count = count.ok_or_else(|| TributaryError::Argument(format!("{rows} rows of {width} are too many")))?;
+        let values = array(values, count, "values")?.to_vec();
+        let targets = if targets.is_null() { None } else { Some(array(targets, rows, "targets")?.to_vec()) };
+        job.give_rows(width, values, targets)
+    })
+}
+
+#[cfg(test)]
+mod tests;

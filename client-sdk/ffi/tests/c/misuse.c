@@ -164,6 +164,8 @@ static void nothing_is_there(const char *options) {
         EXPECT(CLOSED, tributary_job_correction(job, &parameters, &length));
         EXPECT(CLOSED, tributary_job_base(job, &parameters, &length, &scale));
         EXPECT(CLOSED, tributary_job_base_tensor(job, 0, &tensor));
+        EXPECT(CLOSED, tributary_job_analysis(job, &json));
+        EXPECT(CLOSED, tributary_job_give_rows(job, NULL, 0, 0, NULL));
         EXPECT(CLOSED, tributary_job_train_and_measure(job, NULL, NULL));
         EXPECT(CLOSED, tributary_job_should_pause(job));
         EXPECT(CLOSED, tributary_job_checkpoint(job, NULL, 0, &length));

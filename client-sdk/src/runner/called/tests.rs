@@ -49,7 +49,10 @@ fn a_function_that_says_it_answers_analyses_is_asked_for_rows() {
 fn a_function_that_does_not_say_so_is_not_asked() {
     let mut called = Called::new(2, |job: Job| panic!("{job:?}"));
     let refused = called.table(&job()).unwrap_err();
-    assert!(matches!(refused, TrainerError::Refused(_)) && refused.to_string().contains("`answers_analyses`"), "{refused}");
+    assert!(
+        matches!(refused, TrainerError::Refused(_)) && refused.to_string().contains("`answers_analyses`"),
+        "{refused}"
+    );
 }
 
 #[test]

@@ -226,7 +226,7 @@ fn an_analysis_is_a_job_that_takes_rows_and_what_is_sent_is_what_it_counts_of_th
         panic!("{found:?}")
     };
     assert_eq!((found.rows, *mean), (3, Some(50.0)));
-    assert_eq!((histogram, counts), (&vec![1, 1, 1], &vec![1, 2]));
+    assert_eq!((&histogram[..], &counts[..]), (&[1, 1, 1][..], &[1, 2][..]));
 }
 
 #[test]

@@ -93,6 +93,7 @@ if has_kotlin; then
     in_federation sliced "${jvm[@]}" org.tributary.tests.DrivenKt
     in_federation ready "${jvm[@]}" org.tributary.tests.ReadyKt
     in_federation personal "${jvm[@]}" org.tributary.tests.PersonalKt
+    in_federation analysis "${jvm[@]}" org.tributary.tests.AnalysisKt
     in_federation keys "${jvm[@]}" org.tributary.tests.KeysKt
     shift_in_kotlin=("${jvm[@]}" org.tributary.tests.ShiftKt)
     shift_in_kotlin_driven=("${jvm[@]}" -Dtributary.driven=yes org.tributary.tests.ShiftKt)

@@ -6,20 +6,47 @@ use crate::error::TributaryError;
 use crate::job::Job;
 
 impl Job {
-    /// The analysis that the job is, as the JSON object of its task; nothing if it trains a model.
-    pub(crate) fn analysis(&self) -> Option<String> {
-        self.training().analytics.as_ref().map(|analytics| analytics.to_value().to_string())
-    }
-
     /// Hands in rows of `width` numbers, with what is to be predicted of each if the analysis predicts something. Rows that do not fit
     /// leave the job open.
-    pub(crate) fn give_rows(
+    pub(crate) fn hand_in_rows(
         &self,
         width: usize,
         values: Vec<f64>,
         targets: Option<Vec<f64>>,
     ) -> Result<(), TributaryError> {
         self.of_this_process()?;
-        self.hand_in_rows(checked_rows(self.manner().analysis(), width, values, targets)?)
+        self.hand_in_table(checked_rows(self.manner().analysis(), width, values, targets)?)
     }
+}
+
+#[cfg_attr(feature = "uniffi", uniffi::export)]
+impl Job {
+    /// The analysis that the job is, as the JSON object of its task: `kind`, `max_rows`, `columns`, and what else it asks; nothing if the job
+    /// trains a model. Only an app whose options say `answers_analyses` gets such a job, which has no parameters.
+    #[must_use]
+    pub fn analysis(&self) -> Option<String> {
+        self.training().analytics.as_ref().map(|analytics| analytics.to_value().to_string())
+    }
+
+    /// Hands in this device's rows for an analysis: rows of `width` numbers (64-bit floats, little-endian), with the columns of the analysis
+    /// in their order, and what is to be predicted of each row if it predicts something. They stay on the device: what leaves it is
+    /// what the analysis counts and sums of them, masked as the task prescribes. Give the same rows in the same order in each round.
+    ///
+    /// # Errors
+    /// [`TributaryError::Update`] if the rows do not fit the analysis, or the job trains a model, and the job still takes an answer;
+    /// [`TributaryError::Overdue`], [`TributaryError::Answered`], [`TributaryError::OtherProcess`].
+    pub fn give_rows(&self, rows: Vec<u8>, width: u64, targets: Option<Vec<u8>>) -> Result<(), TributaryError> {
+        let targets = targets.map(|targets| doubles(&targets)).transpose()?;
+        self.hand_in_rows(usize::try_from(width).unwrap_or(usize::MAX), doubles(&rows)?, targets)
+    }
+}
+
+/// Numbers of 64 bits as Kotlin and Swift hand them over.
+fn doubles(bytes: &[u8]) -> Result<Vec<f64>, TributaryError> {
+    let (doubles, rest) = bytes.as_chunks::<8>();
+    if !rest.is_empty() {
+        let text = format!("{} bytes are no numbers, of 8 bytes each", bytes.len());
+        return Err(TributaryError::Update(text));
+    }
+    Ok(doubles.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect())
 }

@@ -137,7 +137,7 @@ impl Job {
     }
 
     /// Hands in rows that fit the job's analysis.
-    pub(crate) fn hand_in_rows(&self, table: Table) -> Result<(), TributaryError> {
+    pub(crate) fn hand_in_table(&self, table: Table) -> Result<(), TributaryError> {
         let answer = self.take_answer()?;
         self.tell_examples(table.rows() as u64);
         Ok(answer.rows(table)?)

@@ -61,6 +61,7 @@ private let everything = ParticipantOptions(
     examples: 200,
     trainsWithin: true,
     trainsAdapters: true,
+    answersAnalyses: true,
     baseModel: URL(fileURLWithPath: "/data/base.safetensors"),
     labels: ["region": "eu"],
     attributes: ["memory_gb": 4.5, "language": "Deutsch"],

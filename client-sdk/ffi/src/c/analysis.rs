@@ -43,7 +43,7 @@ pub extern "C" fn tributary_job_give_rows(
         let count = count.ok_or_else(|| TributaryError::Argument(format!("{rows} rows of {width} are too many")))?;
         let values = array(values, count, "values")?.to_vec();
         let targets = if targets.is_null() { None } else { Some(array(targets, rows, "targets")?.to_vec()) };
-        job.give_rows(width, values, targets)
+        job.hand_in_rows(width, values, targets)
     })
 }
 

@@ -165,6 +165,20 @@ extension Job {
         }
     }
 
+    /// Answers an analysis (`analysis()`) with this device's rows: rows of `width` numbers, with its columns in their order, and in `targets` what is
+    /// to be predicted of each row, if it predicts something. They stay on the device: what leaves it is what the analysis counts and sums of
+    /// them, masked as the task prescribes. Give the same rows in the same order in each round.
+    ///
+    /// Returns whether they were handed in. If not, the round no longer waited, or the job was taken back: go on with the next one. Throws
+    /// `TributaryError.Update` if they do not fit, or the job trains a model: nothing was sent, and the job still takes an answer.
+    @discardableResult
+    public func answer(_ rows: [Double], width: Int, targets: [Double]? = nil) throws -> Bool {
+        let ofEach = targets.map { given in given.withUnsafeBytes { Data($0) } }
+        return try inTime {
+            try giveRows(rows: rows.withUnsafeBytes { Data($0) }, width: UInt64(width), targets: ofEach)
+        }
+    }
+
     /// Keeps the state of the training, as `saveCheckpoint(state:)`. Returns whether it was kept: if not, the round no longer waits, or the
     /// job was taken back, and training may stop.
     @discardableResult

@@ -42,6 +42,8 @@ public struct ParticipantOptions: Encodable, Equatable, Sendable {
     /// Whether the app's training trains adapters of a job's `base()`, as `Job.train` does. Rounds with such jobs are refused otherwise.
     /// Default: no.
     public var trainsAdapters: Bool?
+    /// Whether the app gives its rows for analyses (a job's `analysis()` and `answer`). Their rounds are refused otherwise. Default: no.
+    public var answersAnalyses: Bool?
     /// File of the model, as safetensors, that apps bring to tasks with `base_sha256`; read for each such job. Default: none.
     public var baseModel: URL?
     /// What tasks may select by, such as the region.
@@ -95,6 +97,7 @@ public struct ParticipantOptions: Encodable, Equatable, Sendable {
         examples: Int? = nil,
         trainsWithin: Bool? = nil,
         trainsAdapters: Bool? = nil,
+        answersAnalyses: Bool? = nil,
         baseModel: URL? = nil,
         labels: [String: String] = [:],
         attributes: [String: Attribute] = [:],
@@ -122,6 +125,7 @@ public struct ParticipantOptions: Encodable, Equatable, Sendable {
         self.examples = examples
         self.trainsWithin = trainsWithin
         self.trainsAdapters = trainsAdapters
+        self.answersAnalyses = answersAnalyses
         self.baseModel = baseModel
         self.labels = labels
         self.attributes = attributes
@@ -146,6 +150,7 @@ public struct ParticipantOptions: Encodable, Equatable, Sendable {
         case caPem = "ca_pem"
         case trainsWithin = "trains_within"
         case trainsAdapters = "trains_adapters"
+        case answersAnalyses = "answers_analyses"
         case baseModel = "base_model"
         case journalKey = "journal_key"
         case journalGeneration = "journal_generation"
@@ -173,6 +178,7 @@ public struct ParticipantOptions: Encodable, Equatable, Sendable {
         try fields.encodeIfPresent(examples, forKey: .examples)
         try fields.encodeIfPresent(trainsWithin, forKey: .trainsWithin)
         try fields.encodeIfPresent(trainsAdapters, forKey: .trainsAdapters)
+        try fields.encodeIfPresent(answersAnalyses, forKey: .answersAnalyses)
         try fields.encodePath(baseModel, forKey: .baseModel)
         try fields.encodeIfPresent(labels.isEmpty ? nil : labels, forKey: .labels)
         try fields.encodeIfPresent(attributes.isEmpty ? nil : attributes, forKey: .attributes)

@@ -10,6 +10,13 @@ internal fun bytes(floats: FloatArray): ByteArray {
     return bytes.array()
 }
 
+/** Numbers of 64 bits as the library takes them: little-endian. */
+internal fun bytes(numbers: DoubleArray): ByteArray {
+    val bytes = ByteBuffer.allocate(numbers.size * Double.SIZE_BYTES).order(ByteOrder.LITTLE_ENDIAN)
+    bytes.asDoubleBuffer().put(numbers)
+    return bytes.array()
+}
+
 /** Floats as the library gives them. */
 internal fun floats(bytes: ByteArray): FloatArray {
     val floats = ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN).asFloatBuffer()

@@ -15,8 +15,9 @@ import org.tributary.ffi.Tensor
 import org.tributary.ffi.TributaryException
 
 /**
- * One model to train. Takes one answer ([finish], [train], [fail] or [refuse]), from any thread. One that comes too late is dropped, which is
- * no error: go on with the next job. After [close] calls throw `TributaryException.Closed`.
+ * One model to train, or one [analysis] to give rows for. Takes one answer ([finish], [train], [answer], [fail] or [refuse]), from any
+ * thread. One that comes too late is dropped, which is no error: go on with the next job. After [close] calls throw
+ * `TributaryException.Closed`.
  */
 public class Job internal constructor(private val native: org.tributary.ffi.Job) : AutoCloseable {
     private val description: JsonObject = Json.parseToJsonElement(native.description()).jsonObject
@@ -38,6 +39,12 @@ public class Job internal constructor(private val native: org.tributary.ffi.Job)
 
     /** The task's description of its model, if it has one. */
     public val architecture: JsonElement? = description["architecture"]
+
+    /**
+     * What the task says of its analysis, if the job is one: `kind`, `max_rows`, `columns`, and what else it asks of rows; null if it trains
+     * a model. Only for an app whose options say `answersAnalyses`.
+     */
+    public val analysis: JsonObject? = native.analysis()?.let { Json.parseToJsonElement(it).jsonObject }
 
     /** For shuffling and the like: an unsigned number of 64 bits. */
     public val seed: Long = description.getValue("seed").jsonPrimitive.content.toULong().toLong()
@@ -122,6 +129,17 @@ public class Job internal constructor(private val native: org.tributary.ffi.Job)
             }
         }
     }
+
+    /**
+     * Answers an [analysis] with this device's rows: [rows] of [width] numbers, with its columns in their order, and in [targets] what is to
+     * be predicted of each row, if it predicts something. They stay on the device: what leaves it is what the analysis counts and sums of
+     * them, masked as the task prescribes. Give the same rows in the same order in each round.
+     *
+     * Returns whether they were handed in: if not, the round no longer waited, or the job was taken back. Throws
+     * `TributaryException.Update` if they do not fit, or the job trains a model: nothing was sent, and the job still takes an answer.
+     */
+    public fun answer(rows: DoubleArray, width: Int, targets: DoubleArray? = null): Boolean =
+        inTime { giveRows(bytes(rows), width.toULong(), targets?.let { bytes(it) }) }
 
     /** Says that training failed. The reason stays on the device. Where the round no longer waits, nobody is told. */
     public fun fail(reason: String) {

@@ -58,6 +58,10 @@ public data class ParticipantOptions(
      * no.
      */
     val trainsAdapters: Boolean? = null,
+    /**
+     * Whether the app gives its rows for analyses ([Job.analysis], [Job.answer]). Their rounds are refused otherwise. Default: no.
+     */
+    val answersAnalyses: Boolean? = null,
     /** File of the model, as safetensors, that apps bring to tasks with `base_sha256`; read for each such job. Default: none. */
     val baseModel: File? = null,
     /** What tasks may select by, such as the region. */
@@ -140,6 +144,7 @@ public data class ParticipantOptions(
         "examples" to json(examples),
         "trains_within" to json(trainsWithin),
         "trains_adapters" to json(trainsAdapters),
+        "answers_analyses" to json(answersAnalyses),
         "base_model" to json(baseModel),
         "labels" to labels.takeIf { it.isNotEmpty() }?.let { all -> JsonObject(all.mapValues { JsonPrimitive(it.value) }) },
         "attributes" to attributes.takeIf { it.isNotEmpty() }?.let { all -> JsonObject(all.mapValues { json(it.value) }) },

@@ -17,7 +17,7 @@ macro_rules! file {
 /// The page and what it loads, by name.
 pub(super) struct Reference {
     pub(super) page: Asset,
-    files: [(&'static str, Asset); 3],
+    files: [(&'static str, Asset); 5],
 }
 
 impl Reference {
@@ -40,8 +40,11 @@ impl Reference {
             page: own("index.html", file!("index.html"))?,
             files: [
                 ("main.js", own("main.js", file!("main.js"))?),
+                ("reference.css", own("reference.css", file!("reference.css"))?),
                 ("swagger-ui-bundle.js", unpacked("swagger-ui-bundle.js", file!("vendor/swagger-ui-bundle.js.gz"))?),
                 ("swagger-ui.css", unpacked("swagger-ui.css", file!("vendor/swagger-ui.css.gz"))?),
+                // Whoever chose a theme for the dashboard has it here.
+                ("theme.js", own("theme.js", file!("../dashboard/theme.js"))?),
             ],
         })
     }

@@ -198,6 +198,27 @@ pub struct TrainingJob {
     pub checkpoints: Checkpoints,
 }
 
+#[cfg(test)]
+impl TrainingJob {
+    /// Of the first round of a task that asks nothing special; nobody keeps its checkpoints.
+    pub(crate) fn of_test() -> Self {
+        Self {
+            task: "t".to_owned(),
+            round: 1,
+            purpose: Purpose::Shared,
+            plan: TrainingPlan::default(),
+            architecture: None,
+            table: None,
+            analytics: None,
+            metrics: Vec::new(),
+            seed: 1,
+            deadline: None,
+            cancel: Cancel::default(),
+            checkpoints: Checkpoints::default(),
+        }
+    }
+}
+
 /// The result of training.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trained {

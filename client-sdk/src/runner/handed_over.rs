@@ -113,12 +113,10 @@ mod tests {
     use std::sync::mpsc::{Receiver, channel};
 
     use learning::{Layout, TensorSpec};
-    use task_spec::TrainingPlan;
     use zeroize::Zeroizing;
 
     use super::*;
     use crate::checkpoints::{Checkpoints, Keep, NotKept};
-    use crate::trainer::{Cancel, Purpose};
 
     /// An app that answers its job in the moment in which it is taken back.
     struct InTheLastMoment(Mutex<Receiver<Said>>);
@@ -155,20 +153,8 @@ mod tests {
     #[test]
     fn an_answer_that_was_taken_counts_though_the_job_is_taken_back_meanwhile() {
         let (say, said) = channel();
-        let job = TrainingJob {
-            task: "t".to_owned(),
-            round: 1,
-            purpose: Purpose::Shared,
-            plan: TrainingPlan::default(),
-            architecture: None,
-            table: None,
-            analytics: None,
-            metrics: vec![],
-            seed: 1,
-            deadline: None,
-            cancel: Cancel::default(),
-            checkpoints: Checkpoints::new(Arc::new(InTheLastMoment(said.into()))),
-        };
+        let checkpoints = Checkpoints::new(Arc::new(InTheLastMoment(said.into())));
+        let job = TrainingJob { checkpoints, ..TrainingJob::of_test() };
         let model = Parameters::zeros(Arc::new(
             Layout::new(vec![TensorSpec { name: "w".to_owned(), shape: vec![2] }]).unwrap(),
         ));

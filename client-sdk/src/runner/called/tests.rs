@@ -2,29 +2,13 @@
 
 use learning::AnalyticsSpec;
 use serde_json::json;
-use task_spec::TrainingPlan;
 
 use super::*;
-use crate::checkpoints::Checkpoints;
-use crate::trainer::{Cancel, Purpose};
 
 fn job() -> TrainingJob {
     let column = json!({ "type": "category", "name": "group", "categories": 2 });
     let spec = json!({ "kind": "statistics", "max_rows": 10, "columns": [column] });
-    TrainingJob {
-        task: "t".to_owned(),
-        round: 1,
-        purpose: Purpose::Shared,
-        plan: TrainingPlan::default(),
-        architecture: None,
-        table: None,
-        analytics: Some(serde_json::from_value(spec).unwrap()),
-        metrics: vec![],
-        seed: 1,
-        deadline: None,
-        cancel: Cancel::default(),
-        checkpoints: Checkpoints::default(),
-    }
+    TrainingJob { analytics: Some(serde_json::from_value(spec).unwrap()), ..TrainingJob::of_test() }
 }
 
 fn able() -> Abilities {

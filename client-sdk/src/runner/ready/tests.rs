@@ -9,11 +9,10 @@ use task_spec::{AdapterScope, Initial, ModelSpec, Personalization, TensorDeclara
 use wire::Digest;
 
 use super::*;
-use crate::checkpoints::Checkpoints;
 use crate::models::{Architecture, Mlp};
 use crate::personalize::{LocalError, LocalRound, PersonalTensors, Personalizer};
 use crate::runner::{Abilities, Called, Job};
-use crate::trainer::{Cancel, Trainer};
+use crate::trainer::Trainer;
 
 const ALL: Abilities = Abilities { within: true, adapters: true, analyses: true, base_model: None };
 
@@ -40,18 +39,10 @@ fn rows(range: std::ops::Range<i16>) -> Dataset {
 
 fn job() -> TrainingJob {
     TrainingJob {
-        task: "t".into(),
-        round: 1,
-        purpose: Purpose::Shared,
         plan: TrainingPlan { epochs: 2, batch_size: 8, learning_rate: 0.2, ..TrainingPlan::default() },
         architecture: Some(serde_json::to_value(architecture()).unwrap()),
-        table: None,
-        analytics: None,
-        metrics: vec![],
         seed: 3,
-        deadline: None,
-        cancel: Cancel::default(),
-        checkpoints: Checkpoints::default(),
+        ..TrainingJob::of_test()
     }
 }
 

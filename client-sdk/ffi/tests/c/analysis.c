@@ -48,16 +48,8 @@ int main(int count, char **arguments) {
     TributaryParticipant participant;
     EXPECT(OK, tributary_start(options, NULL, &participant));
     unsigned jobs = 0;
-    for (;;) {
-        TributaryJob job;
-        TributaryCode code = tributary_next(participant, 60000, &job);
-        if (code == TRIBUTARY_CODE_ENDED) {
-            break;
-        }
-        if (code == TRIBUTARY_CODE_NOTHING) {
-            continue;
-        }
-        expect_at(__FILE__, __LINE__, "next", code, TRIBUTARY_CODE_OK, "");
+    TributaryJob job;
+    while (has_job(participant, &job)) {
         answer(job);
         ++jobs;
     }

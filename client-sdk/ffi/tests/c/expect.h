@@ -1,6 +1,7 @@
 // What the C tests say when a call does not give what it must: included by each of them.
 #pragma once
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,3 +26,15 @@ static void expect_at(const char *file, int line, const char *call, TributaryCod
             exit(1);                                                                                                   \
         }                                                                                                              \
     } while (0)
+
+// Waits for the next job, if there is one before the participant has ended.
+static inline bool has_job(TributaryParticipant participant, TributaryJob *job) {
+    TributaryCode code;
+    do {
+        code = tributary_next(participant, 60000, job);
+    } while (code == TRIBUTARY_CODE_NOTHING);
+    if (code != TRIBUTARY_CODE_ENDED) {
+        expect_at(__FILE__, __LINE__, "tributary_next", code, TRIBUTARY_CODE_OK, "");
+    }
+    return code == TRIBUTARY_CODE_OK;
+}

@@ -87,18 +87,10 @@ int main(int count, char **arguments) {
     TributaryParticipant participant;
     EXPECT(OK, tributary_start(options, NULL, &participant));
     unsigned jobs = 0;
-    for (;;) {
-        TributaryJob job;
+    TributaryJob job;
+    while (has_job(participant, &job)) {
         TributaryPurpose purpose;
         TributaryPlan plan;
-        TributaryCode code = tributary_next(participant, 60000, &job);
-        if (code == TRIBUTARY_CODE_ENDED) {
-            break;
-        }
-        if (code == TRIBUTARY_CODE_NOTHING) {
-            continue;
-        }
-        expect_at(__FILE__, __LINE__, "next", code, TRIBUTARY_CODE_OK, "");
         EXPECT(OK, tributary_job_purpose(job, &purpose));
         EXPECT(OK, tributary_job_plan(job, &plan));
         CHECK(plan.round == 1 + jobs / 2);

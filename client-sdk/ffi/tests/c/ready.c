@@ -12,18 +12,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "expect.h"
 #include "tributary.h"
 
 enum { ROWS = 64, WIDTH = 4, PIXELS = 16 };
-
-static void expect(const char *what, TributaryCode got, TributaryCode expected, const char *words) {
-    char reason[1024] = "";
-    tributary_last_error(reason, sizeof reason, NULL);
-    if (got != expected || strstr(reason, words) == NULL) {
-        fprintf(stderr, "%s gave %d where %d was expected: %s\n", what, (int)got, (int)expected, reason);
-        exit(1);
-    }
-}
 
 // What the model says of the first two rows.
 typedef struct {
@@ -38,14 +30,14 @@ static Used use(TributaryModel model, const float *features) {
     const float *values;
     size_t parameters, length;
     Used used;
-    expect("origin", tributary_model_origin(model, &origin), TRIBUTARY_CODE_OK, "");
-    expect("values", tributary_model_parameters(model, &values, &parameters), TRIBUTARY_CODE_OK, "");
-    expect("tensor", tributary_model_tensor(model, 0, &tensor), TRIBUTARY_CODE_OK, "");
-    expect("beyond", tributary_model_tensor(model, 2, &tensor), TRIBUTARY_CODE_NOTHING, "");
-    expect("metric", tributary_model_metric(model, 0, &metric), TRIBUTARY_CODE_NOTHING, "");
-    expect("scores", tributary_model_scores(model, features, 2 * WIDTH, used.scores, 3, &length), TRIBUTARY_CODE_TOO_SMALL, "");
-    expect("scores", tributary_model_scores(model, features, 2 * WIDTH, used.scores, 4, &length), TRIBUTARY_CODE_OK, "");
-    expect("too few", tributary_model_scores(model, features, 3, used.scores, 4, NULL), TRIBUTARY_CODE_ARGUMENT, "");
+    EXPECT(OK, tributary_model_origin(model, &origin));
+    EXPECT(OK, tributary_model_parameters(model, &values, &parameters));
+    EXPECT(OK, tributary_model_tensor(model, 0, &tensor));
+    EXPECT(NOTHING, tributary_model_tensor(model, 2, &tensor));
+    EXPECT(NOTHING, tributary_model_metric(model, 0, &metric));
+    EXPECT(TOO_SMALL, tributary_model_scores(model, features, 2 * WIDTH, used.scores, 3, &length));
+    EXPECT(OK, tributary_model_scores(model, features, 2 * WIDTH, used.scores, 4, &length));
+    EXPECT(ARGUMENT, tributary_model_scores(model, features, 3, used.scores, 4, NULL));
     used.version = origin.version;
     used.right = (used.scores[0] > used.scores[1]) + (used.scores[3] > used.scores[2]);
     if (length != 4 || parameters != 10 || tensor.dimensions != 2 || origin.round != 0 || strlen(origin.sha256) != 64 ||
@@ -53,8 +45,8 @@ static Used use(TributaryModel model, const float *features) {
         fprintf(stderr, "another model than the task's: %zu parameters, %zu scores\n", parameters, length);
         exit(1);
     }
-    expect("free", tributary_model_free(model), TRIBUTARY_CODE_OK, "");
-    expect("freed", tributary_model_origin(model, &origin), TRIBUTARY_CODE_CLOSED, "");
+    EXPECT(OK, tributary_model_free(model));
+    EXPECT(CLOSED, tributary_model_origin(model, &origin));
     return used;
 }
 
@@ -73,17 +65,17 @@ static void refuse_clear(char *options) {
     }
     memcpy(place, strict, strlen(strict));
     TributaryParticipant participant;
-    expect("start strictly", tributary_start(options, NULL, &participant), TRIBUTARY_CODE_OK, "");
+    EXPECT(OK, tributary_start(options, NULL, &participant));
     do {
         usleep(10000);
-        expect("refusals", tributary_refusals(participant, said, sizeof said, NULL), TRIBUTARY_CODE_OK, "");
+        EXPECT(OK, tributary_refusals(participant, said, sizeof said, NULL));
     } while (strcmp(said, "[]") == 0);
     if (strstr(said, "without secure aggregation") == NULL || strstr(said, "\"round\":1") == NULL || strstr(said, "\"times\":") == NULL) {
         fprintf(stderr, "refused: %s\n", said);
         exit(1);
     }
-    expect("too small", tributary_refusals(participant, said, 2, NULL), TRIBUTARY_CODE_TOO_SMALL, "");
-    expect("close strictly", tributary_close(participant, 10000), TRIBUTARY_CODE_OK, "");
+    EXPECT(TOO_SMALL, tributary_refusals(participant, said, 2, NULL));
+    EXPECT(OK, tributary_close(participant, 10000));
     memcpy(place, lax, strlen(lax));
 }
 
@@ -97,31 +89,27 @@ static void another_kind(const char *options, const char *kind, const uint32_t *
     TributaryModel model;
     TributaryOrigin origin;
     TributaryJob job;
-    TributaryCode code;
     const float *values;
     float scores[4];
     int rounds = 0;
-    expect("start", tributary_start(options, NULL, &participant), TRIBUTARY_CODE_OK, "");
-    while ((code = tributary_next(participant, 60000, &job)) == TRIBUTARY_CODE_OK || code == TRIBUTARY_CODE_NOTHING) {
-        if (code == TRIBUTARY_CODE_OK) {
-            expect("another width", tributary_job_train(job, features, labels, ROWS / 2, 2 * width), TRIBUTARY_CODE_UPDATE, "");
-            expect("train", tributary_job_train(job, features, labels, ROWS, width), TRIBUTARY_CODE_OK, "");
-            ++rounds;
-        }
+    EXPECT(OK, tributary_start(options, NULL, &participant));
+    while (has_job(participant, &job)) {
+        EXPECT(UPDATE, tributary_job_train(job, features, labels, ROWS / 2, 2 * width));
+        EXPECT(OK, tributary_job_train(job, features, labels, ROWS, width));
+        ++rounds;
     }
-    expect("end", code, TRIBUTARY_CODE_ENDED, "");
-    expect("model", tributary_model(participant, kind, &model), TRIBUTARY_CODE_OK, "");
-    expect("origin", tributary_model_origin(model, &origin), TRIBUTARY_CODE_OK, "");
-    expect("values", tributary_model_parameters(model, &values, &parameters), TRIBUTARY_CODE_OK, "");
-    expect("scores", tributary_model_scores(model, features, 2 * width, scores, 4, &length), TRIBUTARY_CODE_OK, "");
+    EXPECT(OK, tributary_model(participant, kind, &model));
+    EXPECT(OK, tributary_model_origin(model, &origin));
+    EXPECT(OK, tributary_model_parameters(model, &values, &parameters));
+    EXPECT(OK, tributary_model_scores(model, features, 2 * width, scores, 4, &length));
     int is_finite = length == 4 && isfinite(scores[0]) && isfinite(scores[1]) && isfinite(scores[2]) && isfinite(scores[3]);
     if (rounds != 1 || origin.version != 1 || strstr(origin.architecture, kind) == NULL || !is_finite) {
         fprintf(stderr, "%s: %d rounds, version %u, %zu scores\n", kind, rounds, (unsigned)origin.version, length);
         exit(1);
     }
     printf("%s: %zu parameters, trained and used\n", kind, parameters);
-    expect("free", tributary_model_free(model), TRIBUTARY_CODE_OK, "");
-    expect("close", tributary_close(participant, 10000), TRIBUTARY_CODE_OK, "");
+    EXPECT(OK, tributary_model_free(model));
+    EXPECT(OK, tributary_close(participant, 10000));
 }
 
 int main(int count, char **arguments) {
@@ -147,40 +135,32 @@ int main(int count, char **arguments) {
         return 0;
     }
     if (count == 3) {
-        expect("start offline", tributary_start(options, NULL, &participant), TRIBUTARY_CODE_OK, "");
-        expect("model", tributary_model(participant, "ready", &model), TRIBUTARY_CODE_OK, "");
-        expect("close", tributary_close(participant, 10000), TRIBUTARY_CODE_OK, "");
+        EXPECT(OK, tributary_start(options, NULL, &participant));
+        EXPECT(OK, tributary_model(participant, "ready", &model));
+        EXPECT(OK, tributary_close(participant, 10000));
         use(model, features);
-        expect("no model", tributary_model_load(options, NULL, "another", &model), TRIBUTARY_CODE_NOTHING, "");
-        expect("load", tributary_model_load(options, NULL, "ready", &model), TRIBUTARY_CODE_OK, "");
+        EXPECT(NOTHING, tributary_model_load(options, NULL, "another", &model));
+        EXPECT(OK, tributary_model_load(options, NULL, "ready", &model));
         print(use(model, features));
         return 0;
     }
     refuse_clear(options);
-    expect("start", tributary_start(options, NULL, &participant), TRIBUTARY_CODE_OK, "");
-    for (;;) {
-        TributaryJob job;
-        TributaryCode code = tributary_next(participant, 60000, &job);
-        if (code == TRIBUTARY_CODE_ENDED) {
-            break;
-        }
-        if (code == TRIBUTARY_CODE_NOTHING) {
-            continue;
-        }
-        expect("next", code, TRIBUTARY_CODE_OK, "");
-        expect("no rows", tributary_job_train(job, features, labels, 0, WIDTH), TRIBUTARY_CODE_UPDATE, "at least one");
-        expect("NULL", tributary_job_train(job, NULL, labels, ROWS, WIDTH), TRIBUTARY_CODE_ARGUMENT, "features is NULL");
-        expect("too many", tributary_job_train(job, features, labels, SIZE_MAX, 2), TRIBUTARY_CODE_ARGUMENT, "too many");
-        expect("too wide", tributary_job_train(job, features, labels, ROWS / 2, WIDTH * 2), TRIBUTARY_CODE_UPDATE, "");
-        expect("no class", tributary_job_train(job, features, wrong, ROWS, WIDTH), TRIBUTARY_CODE_UPDATE, "");
-        expect("train", tributary_job_train(job, features, labels, ROWS, WIDTH), TRIBUTARY_CODE_OK, "");
-        expect("twice", tributary_job_train(job, features, labels, ROWS, WIDTH), TRIBUTARY_CODE_CLOSED, "");
+    EXPECT(OK, tributary_start(options, NULL, &participant));
+    TributaryJob job;
+    while (has_job(participant, &job)) {
+        EXPECT_WORDS(UPDATE, "at least one", tributary_job_train(job, features, labels, 0, WIDTH));
+        EXPECT_WORDS(ARGUMENT, "features is NULL", tributary_job_train(job, NULL, labels, ROWS, WIDTH));
+        EXPECT_WORDS(ARGUMENT, "too many", tributary_job_train(job, features, labels, SIZE_MAX, 2));
+        EXPECT(UPDATE, tributary_job_train(job, features, labels, ROWS / 2, WIDTH * 2));
+        EXPECT(UPDATE, tributary_job_train(job, features, wrong, ROWS, WIDTH));
+        EXPECT(OK, tributary_job_train(job, features, labels, ROWS, WIDTH));
+        EXPECT(CLOSED, tributary_job_train(job, features, labels, ROWS, WIDTH));
     }
     char names[64];
-    expect("models", tributary_models(participant, names, sizeof names, NULL), TRIBUTARY_CODE_OK, "");
-    expect("their names", strcmp(names, "[\"ready\"]") == 0 ? TRIBUTARY_CODE_OK : TRIBUTARY_CODE_FAILED, TRIBUTARY_CODE_OK, "");
-    expect("model", tributary_model(participant, "ready", &model), TRIBUTARY_CODE_OK, "");
-    expect("close", tributary_close(participant, 10000), TRIBUTARY_CODE_OK, "");
+    EXPECT(OK, tributary_models(participant, names, sizeof names, NULL));
+    CHECK(strcmp(names, "[\"ready\"]") == 0);
+    EXPECT(OK, tributary_model(participant, "ready", &model));
+    EXPECT(OK, tributary_close(participant, 10000));
     print(use(model, features));
     return 0;
 }

@@ -20,6 +20,10 @@ demo *args:
 serve:
     cargo run --release -- serve --dev --data-dir .tributary
 
+# rounds under injected faults: `just faults --seeds 1000`
+faults *args:
+    cargo run --release -p faults -- {{args}}
+
 # figures of docs/BENCHMARKS.md; takes minutes, wants a quiet machine
 bench:
     bash docs/benchmarks.sh
@@ -33,10 +37,8 @@ ptx:
     python3 aggregation/src/cuda/regenerate.py --check
     python3 aggregation/src/cuda/check_ptx.py
 
-# unsafe code of the processor's part and of the C ABI in an interpreter that finds undefined behaviour, with and without vector instructions
+# unsafe code of the processor's part and of the C ABI in an interpreter that finds undefined behaviour
 miri:
-    cargo +nightly miri test -p aggregation --lib -- cpu::
-    RUSTFLAGS=-Ctarget-feature=+avx2 cargo +nightly miri test -p aggregation --lib -- cpu::
     RUSTFLAGS=-Ctarget-feature=+avx2,+avx512f,+avx512bw,+avx512vl cargo +nightly miri test -p aggregation --lib -- cpu::
     cargo +nightly miri test -p aggregation --lib --target aarch64-unknown-linux-gnu -- cpu::
     cargo +nightly miri test -p tributary-ffi --no-default-features --lib -- c::
@@ -81,7 +83,7 @@ soak:
 
 # the coordinator's noise by OpenDP's measurement, which no default build has
 opendp:
-    cargo test --workspace --features coordinator/opendp --test private --test privacy_opendp
+    cargo test --workspace --features coordinator/opendp --test coordinator-it --test learning-it -- opendp::
 
 deny:
     cargo deny --offline check licenses bans sources

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Holds deploy/ against what it promises: the systemd unit, the Containerfile and its steps, the chart, the compose file, alerts and dashboard.
 # Needs root on Debian (a bare root folder is made and mounted), Debian's packages and PyPI; a tool that cannot be had is SKIPPED,
-# loudly, with what was not checked.
+# loudly, with what was not checked, and then this ends with 77.
 #
 #   .ci/deploy.sh BINARY    the release binary, which the bare root must run
 set -euo pipefail
@@ -9,7 +9,11 @@ binary=$(realpath "${1:?the binary}")
 cd "$(dirname "$0")/.."
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-skipped() { echo "SKIPPED: $*"; }
+status=0
+skipped() {
+    echo "SKIPPED: $*"
+    status=77
+}
 # Tests repeat noise by this variable; whoever ships an executable that knows it ships one whose noise can be taken off.
 if grep -q TRIBUTARY_NOISE_SEED "$binary"; then
     echo "$binary has the feature deliberate-faults" >&2
@@ -101,3 +105,4 @@ else
     skipped "this is not root on Debian with the right to mount, or mmdebstrap or Debian's packages cannot be had: what the image installs was not run, and" \
         "compose file, balancer, alerts and dashboard were not given to docker-compose, haproxy and promtool"
 fi
+exit "$status"

@@ -62,20 +62,31 @@ def by_step(task):
     return steps
 
 
+def opened_by_mlflow(uri):
+    """The client, and its runs by the tasks' names."""
+    client = MlflowClient(tracking_uri=uri)
+    experiment = client.get_experiment_by_name("tributary")
+    runs = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
+    assert runs.keys() == set(tasks), runs.keys()
+    return client, runs
+
+
+os.environ.pop("MLFLOW_ALLOW_FILE_STORE", None)
+migrated = opened_by_mlflow(f"sqlite:///{work}/mlflow.db")
 os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"
-client = MlflowClient(tracking_uri=f"file://{work}/mlflow")
-experiment = client.get_experiment_by_name("tributary")
-runs = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
-assert runs.keys() == set(tasks), runs.keys()
+stores = [migrated, opened_by_mlflow(f"file://{work}/mlflow")]
 for task in tasks:
     events = EventAccumulator(f"{work}/tensorboard/{task}").Reload()
-    steps, run = by_step(task), runs[task]
+    steps = by_step(task)
     assert sorted(events.Tags()["scalars"]) == sorted(name.replace(".", "/") for name in steps), events.Tags()["scalars"]
-    assert run.info.status == "FINISHED" and run.data.params["rounds.count"] == "2", run
-    assert run.data.metrics.keys() == steps.keys(), run.data.metrics.keys()
     for name, values in steps.items():
         scalars = {scalar.step: scalar.value for scalar in events.Scalars(name.replace(".", "/"))}
         assert scalars == {number: numpy.float32(value) for number, value in values.items()}, (task, name, scalars)
+for task, (client, runs) in ((task, store) for task in tasks for store in stores):
+    steps, run = by_step(task), runs[task]
+    assert run.info.status == "FINISHED" and run.data.params["rounds.count"] == "2", run
+    assert run.data.metrics.keys() == steps.keys(), run.data.metrics.keys()
+    for name, values in steps.items():
         history = client.get_metric_history(run.info.run_id, name)
         assert {metric.step: metric.value for metric in history} == values, (task, name, history)
 print(

@@ -8,7 +8,7 @@ work=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null || true; wait 2>/dev/null || true; rm -rf "$work"' EXIT
 
 if ! { python3 -m venv "$work/venv" && timeout 300 "$work/venv/bin/pip" install --quiet --disable-pip-version-check \
-    --only-binary=:all: pyarrow==26.0.1 tensorboard==2.21.0 mlflow-skinny==3.17.2; } >"$work/pip.log" 2>&1; then
+    --only-binary=:all: pyarrow==26.0.1 tensorboard==2.21.0 mlflow-skinny==3.17.2 sqlalchemy alembic; } >"$work/pip.log" 2>&1; then
     tail -n 3 "$work/pip.log"
     echo "SKIPPED: pyarrow, tensorboard and mlflow-skinny cannot be had from PyPI, so no other tool has opened an export"
     exit 77
@@ -26,4 +26,6 @@ for task in "${tasks[@]}"; do "$binary" --format json round list "$task" >"$work
 "$binary" export "${tasks[@]}" --as parquet --out "$work/rounds.parquet"
 "$binary" export "${tasks[@]}" --as tensorboard --out "$work/tensorboard"
 "$binary" export "${tasks[@]}" --as mlflow --out "$work/mlflow"
+# As docs/API.md says: into a database, which MLflow opens without a word about files.
+"$work/venv/bin/mlflow" migrate-filestore --source "$work/mlflow" --target "sqlite:///$work/mlflow.db"
 "$work/venv/bin/python" exports.py "$work" "${tasks[@]}"

@@ -4,6 +4,8 @@
 #
 #   .ci/gpu.sh BINARY     the release binary, which needs no GPU feature
 #
+# Ends with 77, and says so, without software Vulkan.
+#
 # The programs of aggregation are those that the kernels' tests built. What a bundle holds of candle is not built here.
 set -euo pipefail
 binary=$(realpath "${1:?the binary}")
@@ -43,10 +45,12 @@ if ! ldconfig -p | grep -q 'libcuda\.so\.1'; then [ "$("$work/lazy")" = "34 34 0
 [ "$(LD_LIBRARY_PATH=$work/driver "$work/lazy")" = "0 0 2 1" ]
 
 devices=cuda
+status=0
 if ldconfig -p | grep -q 'libvulkan\.so\.1' && compgen -G '/usr/share/vulkan/icd.d/lvp_icd*.json' >/dev/null; then
     devices+=" wgpu:llvmpipe"
 else
     echo "SKIPPED: no software Vulkan (mesa-vulkan-drivers, libvulkan1), so run.sh did nothing through Vulkan"
+    status=77
 fi
 LD_LIBRARY_PATH=$work/driver DEVICES=$devices BENCH="words=20000 masks=8" "$bundle/run.sh" machine masks vulkan sums robust pytorch sanitizer ncu training >"$work/devices.json"
 DEVICES=cpu TRAINING=cpu DEMO_ROUNDS=2 FEDERATION_ROUNDS=8 KILL_AFTER=0.7 "$bundle/run.sh" devices conformance demo loss federation >"$work/cpu.json"
@@ -62,3 +66,4 @@ for file in sys.argv[2:]:
 PYTHON
 python3 gpu/fill.py --check "$work/devices.json"
 echo "run.sh: what needs no GPU was run on $devices and the CPU; conformance, training, compute-sanitizer and ncu on a device were not"
+exit "$status"

@@ -2,7 +2,7 @@
 # The Python package: built as a wheel, installed into an environment of its own, tested against a real coordinator.
 # python.sh BINARY. Ends with 77, and says so, if maturin and NumPy cannot be had from PyPI. PyTorch's example is tested where PyTorch is
 # (TRIBUTARY_TORCH=1 fetches it, once for this and silo.sh), the notebook where nbclient is, JAX's arrays and its example where JAX is;
-# they say SKIPPED otherwise.
+# they say SKIPPED otherwise, and then this ends with 77.
 set -euo pipefail
 binary=$(realpath "${1:?the binary}")
 root=$(realpath "$(dirname "$0")/..")
@@ -32,9 +32,13 @@ CARGO
 chmod +x "$work/bin/cargo"
 export PATH="$work/venv/bin:$PATH"
 # The notebook and what JAX makes are tested where these can be had, and say SKIPPED otherwise.
+status=0
 for more in "nbclient ipykernel matplotlib" jax; do
     # shellcheck disable=SC2086 # several packages
-    timeout 120 pip install --quiet --disable-pip-version-check --only-binary=:all: $more >"$work/pip.log" 2>&1 || tail -n 1 "$work/pip.log"
+    timeout 120 pip install --quiet --disable-pip-version-check --only-binary=:all: $more >"$work/pip.log" 2>&1 || {
+        tail -n 1 "$work/pip.log"
+        status=77
+    }
 done
 (cd "$package" && PATH="$work/bin:$PATH" maturin build --quiet --out "$work/wheels")
 pip install --quiet --disable-pip-version-check --no-deps "$work"/wheels/*.whl
@@ -42,7 +46,10 @@ pip install --quiet --disable-pip-version-check --no-deps "$work"/wheels/*.whl
 cd "$work"
 # The types of the native part are those that it has.
 python -m mypy.stubtest tributary._tributary
-python -c 'import torch' 2>/dev/null ||
+python -c 'import torch' 2>/dev/null || {
     echo "SKIPPED: the example of PyTorch (test_examples.Examples.test_pytorch), since PyTorch is not installed; TRIBUTARY_TORCH=1 fetches it"
+    status=77
+}
 TRIBUTARY_BINARY=$binary python -m unittest discover --start-directory "$package/tests" --verbose
 PATH="$(dirname "$binary"):$PATH" python "$root/docs/site/tutorials.py" "$root/docs/tutorials/data-scientist.md"
+exit "$status"

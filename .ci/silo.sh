@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The examples for silos: each parallel one against one process, silos of several processes in rounds, and those without PyTorch.
-# silo.sh BINARY. Ends with 77, and says so, where PyTorch is absent (TRIBUTARY_TORCH=1 fetches it: 5 GB).
+# silo.sh BINARY. Ends with 77, and says so, where PyTorch is absent (TRIBUTARY_TORCH=1 fetches it, 5 GB: `.ci/run` does where the
+# examples, the process trainer or program.py have changed).
 set -euo pipefail
 binary=$(realpath "${1:?the binary}")
 root=$(realpath "$(dirname "$0")/..")

@@ -6,8 +6,12 @@ if [ -n "${TRIBUTARY_TORCH:-}" ]; then
     if [ ! -e "$torch_home/complete" ]; then
         rm -rf "$torch_home"
         python3 -m venv "$torch_home"
-        timeout 900 "$torch_home/bin/pip" install --quiet --disable-pip-version-check --only-binary=:all: torch numpy safetensors scikit-learn peft accelerate
-        touch "$torch_home/complete"
+        if timeout 900 "$torch_home/bin/pip" install --quiet --disable-pip-version-check --only-binary=:all: \
+            torch numpy safetensors scikit-learn peft accelerate; then
+            touch "$torch_home/complete"
+        else
+            echo "SKIPPED: PyTorch cannot be had from PyPI, so nothing was tried with it"
+        fi
     fi
-    torch_python=$torch_home/bin/python
+    [ ! -e "$torch_home/complete" ] || torch_python=$torch_home/bin/python
 fi

@@ -141,7 +141,7 @@ fn crate_keystream() -> f64 {
     on_core() - before
 }
 
-/// A sum that is unmasked repeatedly.
+/// A repeatedly unmasked sum.
 struct Masks {
     device: CpuAggregator,
     shape: Shape,
@@ -170,7 +170,7 @@ impl Masks {
     }
 }
 
-/// GB/s that `openssl speed` reports for ChaCha20 on 16 KiB blocks, with no wider vectors than those of `kernel`.
+/// GB/s reported by `openssl speed` for ChaCha20 on 16 KiB blocks, with no wider vectors than those of `kernel`.
 fn openssl_chacha20(kernel: Kernel) -> Option<f64> {
     let mut command = Command::new("openssl");
     command.args(["speed", "-evp", "chacha20", "-bytes", "16384", "-seconds", "1", "-mr"]);
@@ -251,7 +251,7 @@ fn plain_add(sum: &mut [u32], words: &[u32], threads: usize) {
     });
 }
 
-/// Peak memory of 500 inputs of a million words, each a stream that is generated while it is read.
+/// Peak memory of 500 inputs of a million words, each a stream generated while it is read.
 fn memory() -> Outcome<()> {
     println!("\nmemory: 500 inputs of 10^6 words");
     let (words, inputs) = (1_000_000, 500u64);

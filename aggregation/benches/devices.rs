@@ -1,9 +1,8 @@
-//! Throughput of every device of this build that is present, transfers included: masks taken off, several sums at once,
-//! robust statistics. What a device computes is compared with the processor's bits.
+//! Throughput of every present device of this build, transfers included: masks taken off, several sums at once, robust statistics. Results
+//! of devices are compared with the processor's bit for bit.
 //!
-//! `cargo bench -p aggregation --bench devices --features cuda,wgpu -- [json] [device=cuda] [what=masks,sums,robust]
-//! [words=N] [masks=N]`. `json` prints an
-//! object a line. On a GPU the largest case is a round of 1,000 participants, 10^7 words and a complete mask graph with 50
+//! `cargo bench -p aggregation --bench devices --features cuda,wgpu -- [json] [device=cuda] [what=masks,sums,robust] [words=N] [masks=N]`.
+//! `json` prints an object a line. On a GPU the largest case is a round of 1,000 participants, 10^7 words and a complete mask graph with 50
 //! dropouts: 950 self masks and 50 × 950 pair masks.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
@@ -20,7 +19,7 @@ use secure_agg::mask::{MaskPlan, MaskSeed, Plane, Sign};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// What takes a device seconds.
+/// The workload sizes of a device.
 struct Sizes {
     /// Words and masks.
     masks: &'static [(usize, usize)],
@@ -34,9 +33,9 @@ const GPU: Sizes = Sizes {
     masks: &[(100_000, 1000), (1_000_000, 1000), (10_000_000, 1), (10_000_000, 1000), (10_000_000, 950 + 50 * 950)],
     sums: (1_000_000, 1000),
 };
-/// Words whose masks are compared in each place of a vector that is too long to be compared as a whole.
+/// Number of words compared at each sampled position of a vector too long for a full comparison.
 const PLACE: usize = 1 << 16;
-/// Most masks times words that the processor takes off as a whole.
+/// Maximum masks times words for a full comparison with the processor.
 const WHOLE: usize = 1 << 30;
 
 /// The arguments.
@@ -92,7 +91,7 @@ impl Wanted {
     }
 }
 
-/// A device with nothing behind it, and what takes it seconds.
+/// A device without fallback, and its workload sizes.
 type Device = (Arc<dyn Aggregator>, Sizes);
 
 fn main() -> Outcome<()> {
@@ -111,7 +110,7 @@ fn main() -> Outcome<()> {
     if failed == 0 { Ok(()) } else { Err(format!("{failed} devices failed").into()) }
 }
 
-/// The devices that are present, or those whose name begins with `asked`. Software is then opened only if it is named.
+/// The available devices, or those with this prefix of their name. Software devices are only opened by name.
 fn devices(asked: Option<&str>, cpu: &Arc<CpuAggregator>) -> Outcome<Vec<Device>> {
     let is_asked = |name: &str| asked.is_none_or(|asked| name.to_lowercase().starts_with(&asked.to_lowercase()));
     let mut found: Vec<Device> = Vec::new();

@@ -1,4 +1,4 @@
-//! The interface of devices: running sums, their end, and a report of which device unmasked them.
+//! The interface of devices: running sums, their end, and a report of the unmasking device.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub trait Aggregator: RobustStatistics {
     /// or [`AggregationError::OutOfMemory`] if the device fails: the content of `out` is then undefined.
     fn unmask_slice(&self, plan: &MaskPlan, offset: u64, sum: &[u32], out: &mut [u32]) -> Result<(), AggregationError>;
 
-    /// Computes [`median`](RobustStatistics::median), and reports which device did and how long it took.
+    /// Computes [`median`](RobustStatistics::median), and reports the device and its time.
     ///
     /// # Errors
     /// As for [`median`](RobustStatistics::median).
@@ -56,15 +56,14 @@ pub trait Aggregator: RobustStatistics {
         answered(self.name(), || self.gram(inputs))
     }
 
-    /// Memory of running sums, on this device and on those that it sums or takes over with: of the processor their words, of a GPU
-    /// what is allocated there for sums, and for slices that are unmasked. Buffers of inputs in transit, seeds and robust
-    /// statistics are not counted.
+    /// Memory of running sums, on this device and on its helpers and fallbacks: of the processor their words, of a GPU the allocations for
+    /// sums and for slices being unmasked. Excludes buffers of inputs in transit, seeds and robust statistics.
     fn memory(&self) -> Vec<MemoryUse> {
         Vec::new()
     }
 
-    /// The device that takes over where this one fails, if there is one: whoever unmasks slice by slice goes on with it after the
-    /// first failure, rather than to wait for the same device at every slice.
+    /// The fallback device, if any. Callers that unmask slice by slice continue with it after the first failure, to avoid waiting for the
+    /// failed device at every slice.
     fn spare(&self) -> Option<Arc<dyn Aggregator>> {
         None
     }
@@ -72,14 +71,13 @@ pub trait Aggregator: RobustStatistics {
 
 /// One running sum. A partial sum is a vector like an input, so the sums of several replicas add up.
 ///
-/// Additions are all or nothing: an input that is rejected for its length or padding leaves the sum unchanged. The
-/// exception is a *stream* that fails after some of its words were added: it leaves the accumulator *torn*, and every
-/// further call returns [`AggregationError::Torn`], so that a partially added input cannot reach a result. Start again
-/// from the last stored partial sum.
+/// Additions are all or nothing: an input rejected for its length or padding leaves the sum unchanged. The exception is a *stream* that
+/// fails halfway: it leaves the accumulator *torn*, and every further call returns [`AggregationError::Torn`], so that a partially added
+/// input cannot reach a result. Start again from the last stored partial sum.
 pub trait Accumulator: Send {
     fn shape(&self) -> Shape;
 
-    /// The device that adds, and its working time so far.
+    /// The adding device, and its working time so far.
     fn summing(&self) -> Effort;
 
     /// Adds a packed vector (see [`secure_agg::packing`]) in memory.
@@ -88,15 +86,15 @@ pub trait Accumulator: Send {
     /// [`AggregationError::Packing`] if the length is wrong or padding bits are set; the sum is unchanged.
     fn add_packed(&mut self, packed: &[u8]) -> Result<(), AggregationError>;
 
-    /// Adds a packed vector that is read through a small fixed buffer.
+    /// Adds a packed vector, read through a small fixed buffer.
     ///
-    /// `length` is the number of bytes promised for the stream, which must end right after them. A reader that verifies
-    /// a digest may report a mismatch as the error of its last read; the accumulator is then torn.
+    /// `length` is the promised number of bytes; the stream must end right after them. A reader may report a digest mismatch as the error
+    /// of its last read; the accumulator is then torn.
     ///
     /// # Errors
     /// [`AggregationError::Packing`] if `length` does not fit the shape: nothing was read, the sum is unchanged.
-    /// [`AggregationError::Packing`] or [`AggregationError::Read`] if the stream is shorter or longer, sets padding
-    /// bits or fails: the accumulator is torn.
+    /// [`AggregationError::Packing`] or [`AggregationError::Read`] if the stream is shorter or longer, sets padding bits or fails: the
+    /// accumulator is torn.
     fn add_stream(&mut self, packed: &mut dyn Read, length: u64) -> Result<(), AggregationError>;
 
     /// Adds unpacked words: another replica's partial sum, or an input. They need not be reduced.
@@ -128,12 +126,11 @@ pub trait Accumulator: Send {
         self.unmask_at(plan, 0)
     }
 
-    /// Ends the sum of a slice like [`unmask`](Self::unmask): its words are those of the plan's vector from `offset` on, a multiple
-    /// of [`Shape::SLICE_START`].
+    /// Ends the sum of a slice like [`unmask`](Self::unmask): its words are those of the plan's vector from `offset` on, a multiple of
+    /// [`Shape::SLICE_START`].
     ///
     /// # Errors
-    /// [`AggregationError::Slice`] if the plan's vector has no such slice, [`AggregationError::Plan`] if it has another
-    /// modulus.
+    /// [`AggregationError::Slice`] if the slice is outside the plan's vector, [`AggregationError::Plan`] if it has another modulus.
     fn unmask_at(self: Box<Self>, plan: &MaskPlan, offset: u64) -> Result<Vec<u32>, AggregationError>;
 
     /// Ends the sum like [`unmask`](Self::unmask), and reports whether another device had to take over.
@@ -144,8 +141,8 @@ pub trait Accumulator: Send {
         self.finish_measured(plan).map(|(finished, _)| finished)
     }
 
-    /// Ends the sum like [`finish`](Self::finish), and also reports which devices did the work and how long they took.
-    /// That part may be printed and stored; the sum may not.
+    /// Ends the sum like [`finish`](Self::finish), and reports the devices and their times. The report may be printed and stored; the sum
+    /// must not.
     ///
     /// # Errors
     /// As for [`unmask`](Self::unmask).
@@ -167,7 +164,7 @@ pub trait Accumulator: Send {
     }
 }
 
-/// A completed sum. It may have to stay secret until noise is added, so it can be neither printed nor copied.
+/// A completed sum. It may have to stay secret until noise is added, so it implements neither `Debug` nor `Clone`.
 pub struct Finished {
     /// The sum, unmasked and reduced.
     pub words: Vec<u32>,
@@ -175,12 +172,12 @@ pub struct Finished {
     pub fallback: Option<FallbackEvent>,
 }
 
-/// A robust statistic, and who computed it.
+/// A robust statistic, and the device that computed it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answered<T> {
     /// The statistic, as the method of [`RobustStatistics`] gives it.
     pub answers: Vec<T>,
-    /// The device whose answers these are, and the working time, with that of a device that failed.
+    /// The device of these results, and the working time, including a failed device's.
     pub effort: Effort,
     /// Present if the chosen device failed and another one answered.
     pub fallback: Option<FallbackEvent>,
@@ -199,10 +196,10 @@ fn answered<T>(
 /// A device failed and another one took over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FallbackEvent {
-    /// The device that failed.
+    /// The failed device.
     pub device: String,
     /// The failure, for operators.
     pub reason: String,
-    /// The device that took over.
+    /// The fallback device.
     pub taken_over_by: String,
 }

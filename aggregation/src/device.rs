@@ -24,8 +24,7 @@ pub enum DeviceChoice {
     Auto,
     /// NVIDIA GPUs: the one with this number, or all of them with each vector divided among them.
     Cuda(Option<usize>),
-    /// A GPU through Vulkan, Metal or Direct3D: the first whose name contains this text, or the best that is not a
-    /// software renderer.
+    /// A GPU through Vulkan, Metal or Direct3D: the first with this text in its name, or the best one except software renderers.
     Wgpu(Option<String>),
     Cpu,
 }
@@ -37,7 +36,7 @@ pub enum DeviceChoiceError {
     #[error("device \"{name}\" needs a program built with the feature \"{feature}\"; this one offers {}", offered())]
     NotBuiltIn {
         name: String,
-        /// The cargo feature that provides it.
+        /// The cargo feature for it.
         feature: &'static str,
     },
     /// The GPU's number is invalid.
@@ -47,7 +46,7 @@ pub enum DeviceChoiceError {
     Unknown { name: String },
 }
 
-/// The choices that this build offers.
+/// The choices of this build.
 const fn offered() -> &'static str {
     match (cfg!(feature = "cuda"), cfg!(feature = "wgpu")) {
         (false, false) => "auto and cpu",
@@ -108,7 +107,7 @@ pub enum Verdict {
     NotChosen(String),
 }
 
-/// The selected device, and the table that explains the selection.
+/// The selected device, and a table with the reasons.
 pub struct Selected {
     pub aggregator: Arc<dyn Aggregator>,
     /// All known devices, the chosen one first.
@@ -141,7 +140,7 @@ pub fn select(choice: DeviceChoice, threads: usize) -> Result<Selected, Aggregat
 
 type Open = Box<dyn FnOnce() -> Result<Arc<dyn Aggregator>, AggregationError>>;
 
-/// A GPU that may be selected, or the reason it cannot be.
+/// An eligible GPU, or the reason against it.
 struct Candidate {
     device: String,
     open: Result<Open, String>,
@@ -264,7 +263,7 @@ fn tested(open: Open) -> Result<Arc<dyn Aggregator>, String> {
     }
 }
 
-/// The error for a device that was chosen by name but is not available.
+/// The error for an unavailable device that was chosen by name.
 fn none_of(choice: &DeviceChoice, others: &[DeviceReport]) -> AggregationError {
     let kind = if matches!(choice, DeviceChoice::Wgpu(_)) { "wgpu" } else { "cuda" };
     let reasons = others.iter().filter(|line| line.device.starts_with(kind)).map(|line| match &line.verdict {

@@ -52,7 +52,7 @@ pub enum AggregationError {
     /// Too few or too many vectors for robust statistics.
     #[error("robust statistics take 1 to {max} vectors, not {vectors}", max = MAX_VECTORS)]
     Vectors { vectors: usize },
-    /// Trimming would leave no values.
+    /// Trimming would remove all values.
     #[error("trimming the {trim} smallest and the {trim} largest of {vectors} values leaves none")]
     Trim {
         /// Values to trim at either end.

@@ -1,9 +1,8 @@
-//! A device with the processor as fallback: if the device fails in the middle of a round, the round completes with the
-//! same bits.
+//! A device with the processor as fallback: if the device fails in the middle of a round, the round completes with the same bits.
 //!
-//! Inputs are added in main memory as they arrive, which keeps up with any network. The device only unmasks: it
-//! receives one sum and the seeds. So losing the device loses no data, and memory does not depend on the number of
-//! inputs. Every answer is checked against the definition in three places before it is used.
+//! Inputs are added in main memory as they arrive, faster than any network. The device only unmasks: it receives one sum and the seeds. So
+//! data survive a lost device, and memory does not depend on the number of inputs. Every answer is checked against the definition in three
+//! places before it is used.
 
 use std::any::Any;
 use std::io::{Read, Write};
@@ -194,8 +193,8 @@ impl Accumulator for FallbackSum {
     }
 }
 
-/// Unmasks the words `slice.1` at offset `slice.0`, and reports which device did it. An error comes from the caller or
-/// the processor, never from the device.
+/// Unmasks the words `slice.1` at offset `slice.0`, and reports the device. Errors come from the caller or the processor; a device's
+/// failure is handled here.
 fn unmask_slice(
     device: &dyn Aggregator,
     cpu: &CpuAggregator,
@@ -205,7 +204,7 @@ fn unmask_slice(
 ) -> Result<(Option<FallbackEvent>, String), AggregationError> {
     let (offset, sum) = slice;
     Shape::check_slice(plan, offset, sum.len(), out.len())?;
-    // Without masks, no device is faster than the transfers to and from it.
+    // Without masks, the transfers to and from a device cost more than the work.
     if plan.is_empty() {
         cpu.unmask_slice(plan, offset, sum, out)?;
         return Ok((None, cpu.name().to_owned()));
@@ -242,8 +241,7 @@ fn fallback_event(device: &dyn Aggregator, cpu: &CpuAggregator, reason: String) 
 /// Number of words compared with the definition at each place.
 const SAMPLE: usize = 16;
 
-/// Whether the first, the middle and the last words match the definition. Catches a device that stopped halfway or
-/// never started.
+/// Whether the first, the middle and the last words match the definition. Detects a device that stopped halfway or did not start.
 fn is_right(plan: &MaskPlan, offset: u64, sum: &[u32], out: &[u32]) -> bool {
     let sample = SAMPLE.min(sum.len());
     [0, sum.len() / 2, sum.len()].into_iter().all(|place| {

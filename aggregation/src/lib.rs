@@ -1,9 +1,8 @@
 //! Bulk integer arithmetic: sums masked vectors as they arrive and removes the masks from the sum.
 //!
-//! Words are integers modulo 2^b, so neither order nor device can change an answer: replicas with different hardware
-//! may share a round, and a lost device can be replaced in the middle without changing the result. `secure-agg` defines
-//! the masks; this crate only computes them fast. Apart from the SDK's C interface, it is the only crate where `unsafe`
-//! is allowed. It does not depend on tasks, rounds, privacy, files or networks.
+//! Words are integers modulo 2^b, so neither order nor device can change an answer: replicas with different hardware may share a round, and
+//! a lost device can be replaced in the middle without changing the result. `secure-agg` defines the masks; this crate computes them fast.
+//! `unsafe` is allowed only here and in the SDK's C interface. This crate is independent of tasks, rounds, privacy, files and networks.
 //!
 //! ```
 //! use aggregation::{Aggregator, Shape, cpu::CpuAggregator};

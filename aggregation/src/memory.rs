@@ -1,16 +1,16 @@
-//! How much memory a device's sums hold. For operators, never a basis for decisions.
+//! Memory held by a device's sums. For operators only, not for decisions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes that sums hold on a device.
+/// Bytes of sums on a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemoryUse {
     /// As in [`Aggregator::name`](crate::Aggregator::name).
     pub device: String,
-    /// Bytes that are allocated at present.
+    /// Currently allocated bytes.
     pub in_use: u64,
-    /// The most that was held at once since the device was opened.
+    /// Maximum of allocated bytes since the device was opened.
     pub peak: u64,
 }
 

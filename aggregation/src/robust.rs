@@ -1,7 +1,7 @@
 //! Robust statistics of many vectors: coordinate-wise medians and trimmed means, and all inner products.
 //!
-//! The vectors are centred words of a modulus of 2^16, that is `i16`, and every result is an integer, so devices must
-//! agree bit for bit. Divisions that may leave a remainder are left to the caller.
+//! The vectors are centred words of a modulus of 2^16 (`i16`), and every result is an integer, so devices must agree bit for bit. The
+//! caller performs inexact divisions.
 
 use crate::AggregationError;
 use crate::limits;
@@ -50,7 +50,7 @@ impl<'a> Inputs<'a> {
     /// Checks that `trim` smallest and as many largest values can be trimmed.
     ///
     /// # Errors
-    /// [`AggregationError::Trim`] if no values would be left.
+    /// [`AggregationError::Trim`] if trimming would remove all values.
     pub const fn check_trim(&self, trim: usize) -> Result<(), AggregationError> {
         let vectors = self.vectors.len();
         if trim >= vectors.div_ceil(2) {
@@ -68,11 +68,11 @@ pub trait RobustStatistics: Send + Sync {
     /// [`AggregationError::Device`] or [`AggregationError::OutOfMemory`] if the device fails.
     fn median(&self, inputs: Inputs<'_>) -> Result<Vec<i32>, AggregationError>;
 
-    /// The mean of each coordinate without its `trim` smallest and its `trim` largest values, times the number of
-    /// remaining values, `inputs.vectors().len() - 2 * trim`. With `trim` 0, the sum.
+    /// The mean of each coordinate without its `trim` smallest and its `trim` largest values, times the number of remaining values,
+    /// `inputs.vectors().len() - 2 * trim`. With `trim` 0, the sum.
     ///
     /// # Errors
-    /// [`AggregationError::Trim`] if no values would be left; otherwise as for [`median`](Self::median).
+    /// [`AggregationError::Trim`] if trimming would remove all values; otherwise as for [`median`](Self::median).
     fn trimmed_mean(&self, inputs: Inputs<'_>, trim: usize) -> Result<Vec<i32>, AggregationError>;
 
     /// The inner products of all pairs: entry `i * n + j` is that of vectors `i` and `j`. The squared distance of two

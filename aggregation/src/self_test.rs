@@ -1,5 +1,4 @@
-//! The self-test that a device must pass before it is trusted with a round: known answers, then a comparison with the
-//! definition.
+//! The self-test required of every device before its first round: known answers, then a comparison with the definition.
 
 use secure_agg::mask::{self, MaskPlan, MaskSeed, Plane, Sign};
 use secure_agg::packing;

@@ -21,7 +21,7 @@ impl Shape {
     /// Vectors of `words` words (1 to [`MAX_WORDS`](Self::MAX_WORDS)) modulo 2^`modulus_bits` (16 to 32).
     ///
     /// # Errors
-    /// [`AggregationError::Words`] or [`AggregationError::Modulus`] for what is out of range.
+    /// [`AggregationError::Words`] or [`AggregationError::Modulus`] for a value out of range.
     pub fn new(words: usize, modulus_bits: u8) -> Result<Self, AggregationError> {
         if words == 0 || words > Self::MAX_WORDS {
             return Err(AggregationError::Words { words });
@@ -47,7 +47,7 @@ impl Shape {
         packing::packed_len(self.words, self.modulus)
     }
 
-    /// Slices of a vector that are unmasked separately start at multiples of 2^16 words.
+    /// Separately unmasked slices of a vector start at multiples of 2^16 words.
     pub const SLICE_START: u64 = limits::SLICE_START;
 
     /// Checks that `len` words from `offset` on are a slice of the plan's vector, with as much room for the result.

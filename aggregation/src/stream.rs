@@ -1,4 +1,4 @@
-//! Reading inputs that arrive as streams.
+//! Reading inputs from streams.
 
 use std::io::{self, ErrorKind, Read};
 

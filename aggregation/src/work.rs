@@ -1,5 +1,5 @@
-//! The cost of a sum: which device did the work, how long it took, and how much keystream it generated. For operators,
-//! never a basis for decisions. The only module of the devices that reads a clock, and only to measure.
+//! The cost of a sum: the devices, their times, and the amount of keystream. For operators only, not for decisions. It is the only module
+//! of the devices with access to a clock.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ pub struct Work {
     /// Additions by this accumulator. Work on a merged partial sum is reported by its own accumulator's
     /// [`summing`](crate::Accumulator::summing).
     pub summing: Effort,
-    /// Unmasking, including transfers and attempts of a device that failed. `device` is the one whose answer was used.
+    /// Unmasking, including transfers and attempts of a failed device. `device` computed the result.
     pub unmasking: Effort,
     /// Bytes of keystream generated for the answer: those of the mask plan, 0 without masks.
     pub keystream_bytes: u64,
@@ -33,7 +33,7 @@ impl Work {
         Self { summing, unmasking, keystream_bytes: u64::try_from(keystream_bytes).unwrap_or(u64::MAX) }
     }
 
-    /// The work on both, where the other is on the next slice of the same sum: the last slice's devices are told.
+    /// Combines the work of two consecutive slices of a sum. Reports the devices of the last slice.
     #[must_use]
     pub fn and(self, next: Self) -> Self {
         let both = |first: Effort, next: Effort| Effort { took: first.took + next.took, ..next };

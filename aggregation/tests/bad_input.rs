@@ -1,11 +1,11 @@
-//! Bad input by name, on every device that is here. What a device does that is lost or has no memory is tested where that
-//! can be brought about: `fallback.rs`, `cuda_stand_in`, `devices.rs` and the units of `wgpu`.
+//! Bad input on every present device. Lost devices and lack of memory are tested where they can be provoked: `fallback.rs`,
+//! `cuda_stand_in`, `devices.rs` and the unit tests of `wgpu`.
 
 use aggregation::Aggregator;
 use aggregation::conformance::bad_input;
 use aggregation::cpu::{CpuAggregator, Kernel};
 
-/// The processor, and what else this build and this machine have; `devices.rs` says what is absent.
+/// The CPU and the other available devices; `devices.rs` reports missing ones.
 fn devices() -> Vec<Box<dyn Aggregator>> {
     let cpu = |kernel| CpuAggregator::with_kernel(kernel, 2).expect("an available kernel can be chosen");
     #[cfg_attr(

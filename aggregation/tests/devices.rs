@@ -1,11 +1,11 @@
-//! Runs the conformance suite on every device that is present.
+//! Runs the conformance suite on every present device.
 
 use std::io::Write as _;
 
 use aggregation::conformance::{self, Lockstep};
 use aggregation::cpu::{CpuAggregator, Kernel};
 
-/// What a test that passes prints is kept back, and this is not.
+/// Prints directly, since the harness hides the output of passing tests.
 fn skipped(why: impl std::fmt::Display) {
     let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
 }
@@ -32,7 +32,7 @@ fn the_fastest_kernel_keeps_step_with_the_portable_one() {
     conformance::run(&Lockstep::new(cpu(Kernel::fastest(), 2), cpu(Kernel::Portable, 1)));
 }
 
-/// What only some builds have. A device whose feature is off or that is absent is named, not passed over in silence.
+/// Devices of some builds only. A device without its feature or hardware is named in the output.
 mod cuda_text {
     #[cfg(not(feature = "host-cuda-test"))]
     #[test]
@@ -62,7 +62,7 @@ mod cuda_text {
             conformance::run(&Lockstep::new(host::open(2, 0), cpu));
         }
 
-        /// Three devices that hold 2^17 words each begin with pieces of 2^18.
+        /// Three devices with room for 2^17 words each begin with pieces of 2^18.
         #[test]
         fn goes_on_with_smaller_pieces_when_memory_is_short() {
             let shape = Shape::new(700_001, 23).expect("in range");

@@ -1,5 +1,5 @@
-//! The committed machine-independent code of the CUDA kernels belongs to their committed text. What the code is worth is
-//! checked by `src/cuda/check_ptx.py`, and that it is what the compiler makes of the text by `src/cuda/regenerate.py --check`.
+//! The committed machine-independent code of the CUDA kernels matches their committed text. `src/cuda/check_ptx.py` checks the code's
+//! quality, and `src/cuda/regenerate.py --check` that the compiler produces it from the text.
 
 const SOURCE: &str = include_str!("../src/cuda/kernels.cu");
 const PTX: &str = include_str!("../src/cuda/kernels.sm_75.ptx");

@@ -1,4 +1,4 @@
-//! What is refused before any device sees it; what devices answer is in the conformance suite.
+//! Inputs rejected before they reach a device; the conformance suite checks the results of devices.
 
 use aggregation::AggregationError;
 use aggregation::robust::Inputs;

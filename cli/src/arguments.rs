@@ -1,5 +1,6 @@
 //! Parsers for values shared by several subcommands.
 
+use std::convert::Infallible;
 use std::error::Error;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 
@@ -41,6 +42,11 @@ pub(crate) fn parse_listen(text: &str) -> Result<SocketAddr, Box<dyn Error + Sen
     first.copied().ok_or_else(|| wrong.into())
 }
 
+/// A token, without white space around it: files and mounted secrets often end with a line break, which is no part of the token.
+pub(crate) fn parse_token(text: &str) -> Result<String, Infallible> {
+    Ok(text.trim().to_owned())
+}
+
 /// Parses a participant's label.
 pub(crate) fn parse_label(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
@@ -79,6 +85,13 @@ mod tests {
         for wrong in ["paused", "PAUSED,", ""] {
             let said = command().try_get_matches_from(["x", "--state", wrong]).unwrap_err().to_string();
             assert!(said.contains("[possible values: ACTIVE, PAUSED, COMPLETED"), "{said}");
+        }
+    }
+
+    #[test]
+    fn token_has_no_white_space_around_it() {
+        for text in ["tbo_secret", "tbo_secret\n", "tbo_secret\r\n", " tbo_secret\t"] {
+            assert_eq!(parse_token(text), Ok("tbo_secret".to_owned()));
         }
     }
 

@@ -6,22 +6,21 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use client_sdk::models::{Architecture, InputKind};
+use client_sdk::models::{Architecture, InputKind, sized};
 use datasets::{Dataset, Federated, Labelled, Partition, idx, synthetic, text};
 use serde_json::Value;
 
-use crate::failure::{Exit, Failure, Outcome};
-use crate::model_size::sized;
+use crate::failure::{Exit, Failure, Outcome, of_data};
 use crate::table_file::TablePath;
 use crate::task_input::{FlagValue, TaskInput};
 
 /// Part of a participant's shard that it keeps out of training, to evaluate the models it receives.
 pub(crate) const OWN_HELD_OUT: f64 = 0.1;
-/// Used where no flag says otherwise.
+/// Seed of the data if `--seed` is not given.
 const SEED: u64 = 42;
 /// The key of a task that names its model.
 const MODEL: &str = "model.architecture";
-/// Most participants in one process, or in one partition.
+/// Maximum number of participants in one process or partition.
 const MAX_PARTICIPANTS: i64 = 10_000;
 
 /// A source of data.
@@ -56,31 +55,31 @@ impl FromStr for DataChoice {
 /// Which data, dealt out how.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct DataArgs {
-    /// What to train on: synthetic (the Synthetic(α, β) benchmark of Li et al. 2020, generated), mnist (10,000 digits, or anything
-    /// in its IDX format from --data-dir), text (next characters of input.txt in --data-dir, one participant per speaker), or a
-    /// table of your own, csv:FILE or parquet:FILE, whose columns the task names (`participant run`, `model evaluate`)
+    /// Data: synthetic (the Synthetic(α, β) benchmark of Li et al. 2020, generated), mnist (10,000 digits, or IDX files in
+    /// --data-dir), text (next-character prediction on input.txt in --data-dir, one participant per speaker), or your own
+    /// table, csv:FILE or parquet:FILE, whose columns the task names (`participant run`, `model evaluate`)
     #[arg(long, value_name = "DATA", default_value = "synthetic")]
     pub(crate) data: DataChoice,
-    /// Folder with the data's files; of MNIST 10,000 digits come with the program
+    /// Folder with data files; the program contains 10,000 MNIST digits
     #[arg(long, env = "TRIBUTARY_DATA_DIR", value_name = "DIR", required_if_eq("data", "text"))]
     pub(crate) data_dir: Option<PathBuf>,
-    /// How labelled examples are dealt out: iid, dirichlet:ALPHA or shards:K [default: dirichlet:0.5 for mnist; synthetic
-    /// data comes dealt out]
+    /// Partition of labelled examples: iid, dirichlet:ALPHA or shards:K [default: dirichlet:0.5 for mnist; synthetic
+    /// data is generated per participant]
     #[arg(long)]
     pub(crate) partition: Option<Partition>,
-    /// Synthetic: how much the participants' models differ
+    /// Synthetic: variation of models among participants
     #[arg(long, default_value_t = 1.0)]
     pub(crate) alpha: f64,
-    /// Synthetic: how much the participants' data differ
+    /// Synthetic: variation of data among participants
     #[arg(long, default_value_t = 1.0)]
     pub(crate) beta: f64,
-    /// Text: characters of a sequence
+    /// Text: characters per sequence
     #[arg(long, default_value_t = 80, value_name = "CHARACTERS")]
     pub(crate) sequence_length: usize,
-    /// How many participants share the data
+    /// Number of participants
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=MAX_PARTICIPANTS))]
     pub(crate) participants: u32,
-    /// Everything random derives from it, except keys and secrets [default: 42]
+    /// Seed of all randomness except keys and secrets [default: 42]
     #[arg(long)]
     pub(crate) seed: Option<u64>,
 }
@@ -94,7 +93,7 @@ impl DataArgs {
     /// The ready source.
     ///
     /// # Errors
-    /// A table was named, where no task says which columns to take.
+    /// A table was given without a task that names its columns.
     pub(crate) fn source(&self) -> Outcome<Source> {
         match &self.data {
             DataChoice::Ready(source) => Ok(*source),
@@ -112,7 +111,7 @@ impl DataArgs {
         let dir = || self.data_dir.as_deref().ok_or_else(|| Failure::new(Exit::Usage, "this data needs --data-dir"));
         match self.source()? {
             Source::Synthetic => {
-                let natural = synthetic::generate(participants, self.alpha, self.beta, self.seed())?;
+                let natural = synthetic::generate(participants, self.alpha, self.beta, self.seed()).map_err(of_data)?;
                 match self.partition {
                     None => Ok(natural),
                     Some(partition) => self.dealt_anew(natural, partition),
@@ -121,21 +120,21 @@ impl DataArgs {
             Source::Mnist => {
                 let (train, test) = mnist(self.data_dir.as_deref(), self.seed())?;
                 let partition = self.partition.unwrap_or(Partition::Dirichlet { alpha: 0.5 });
-                Ok(Federated::partitioned(&train, test, partition, participants, self.seed(), "MNIST")?)
+                Federated::partitioned(&train, test, partition, participants, self.seed(), "MNIST").map_err(of_data)
             }
             Source::Text if self.partition.is_some() => {
                 Err(Failure::new(Exit::Usage, "text is dealt out by speaker; leave --partition out"))
             }
-            Source::Text => Ok(text::load(dir()?, participants, self.sequence_length)?),
+            Source::Text => text::load(dir()?, participants, self.sequence_length).map_err(of_data),
         }
     }
 
     fn dealt_anew(&self, natural: Federated, partition: Partition) -> Outcome<Federated> {
-        match (Dataset::concat(&natural.shards)?, natural.test) {
+        match (Dataset::concat(&natural.shards).map_err(of_data)?, natural.test) {
             (Dataset::Labelled(train), Dataset::Labelled(test)) => {
                 let source = format!("Synthetic({}, {})", self.alpha, self.beta);
                 let participants = self.participants as usize;
-                Ok(Federated::partitioned(&train, test, partition, participants, self.seed(), &source)?)
+                Federated::partitioned(&train, test, partition, participants, self.seed(), &source).map_err(of_data)
             }
             _ => Err(Failure::new(Exit::Internal, "synthetic data is labelled")),
         }
@@ -147,10 +146,11 @@ impl DataArgs {
 /// # Errors
 /// What is wrong with the folder.
 pub(crate) fn mnist(dir: Option<&Path>, seed: u64) -> Outcome<(Labelled, Labelled)> {
-    Ok(match dir {
-        Some(dir) => idx::load_mnist(dir, seed)?,
-        None => idx::shipped_mnist(seed)?,
-    })
+    let loaded = match dir {
+        Some(dir) => idx::load_mnist(dir, seed),
+        None => idx::shipped_mnist(seed),
+    };
+    loaded.map_err(of_data)
 }
 
 /// One participant's data as it uses it: to train on, and to evaluate the models it receives.
@@ -158,19 +158,19 @@ pub(crate) fn own_split(shard: Dataset, seed: u64) -> (Dataset, Dataset) {
     shard.split(OWN_HELD_OUT, seed)
 }
 
-/// The model for these data, and `input` with all that it says of the model.
+/// The model for these data, and `input` with the model's settings.
 ///
 /// # Errors
 /// As [`architecture`].
 pub(crate) fn model(source: Source, input: TaskInput, test: &Dataset) -> Outcome<(Architecture, TaskInput)> {
-    let architecture = architecture(source, input.value_of(MODEL).as_ref(), test)?;
+    let architecture = architecture(source, input.architecture()?.as_ref(), test)?;
     let sizes = serde_json::to_value(&architecture).map_err(Failure::because(Exit::Internal, "the model's sizes"))?;
     let input = input.with(FlagValue::by_itself(architecture.kind(), vec![(MODEL.to_owned(), sizes)]));
     Ok((architecture, input))
 }
 
-/// The model for these data: of the kind and sizes that were asked for, else of the kind that is usual for the source and the
-/// sizes that fit.
+/// The model for these data: the requested kind and sizes, by default the usual kind of the source with fitting
+/// sizes.
 ///
 /// # Errors
 /// What the model takes that the data are not.

@@ -7,7 +7,7 @@
 /// Options of mimalloc, each with its value.
 pub(crate) type Options = &'static [(&'static str, &'static str)];
 
-/// What mimalloc is told, unless the environment says otherwise.
+/// Options of mimalloc, unless the environment overrides them.
 pub(crate) const GIVE_BACK: Options = &[("MIMALLOC_PURGE_DELAY", "0"), ("MIMALLOC_ARENA_EAGER_COMMIT", "0")];
 /// Options that make the allocator keep freed memory.
 pub(crate) const KEEP: Options = &[("MIMALLOC_PURGE_DELAY", "-1")];

@@ -9,12 +9,11 @@ mod data;
 mod device;
 mod failure;
 mod lean;
-mod model_size;
-mod onnx;
 mod output;
 mod parse;
+mod privacy_input;
+mod privacy_notes;
 mod server;
-mod serving;
 mod signal;
 mod silo;
 mod table_file;
@@ -55,7 +54,7 @@ fn main() -> ExitCode {
         }
         Err(error) => Err(Failure::caused(Exit::Internal, "cannot start the threads", &error)),
     };
-    match outcome {
+    match outcome.and_then(|()| output::written(stream)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             output.failure(&failure, stream);
@@ -66,14 +65,20 @@ fn main() -> ExitCode {
 
 /// Reports an invalid command line, or prints `--help` and `--version`.
 fn misunderstood(error: &clap::Error) -> ExitCode {
-    // A closed pipe means that the reader is gone.
-    let _ = error.print();
+    let printed = error.print();
     if !error.use_stderr() {
-        return ExitCode::SUCCESS;
+        return match printed {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                let failure = Failure::caused(Exit::Io, "stdout cannot be written", &error);
+                Output::new(Format::Text).failure(&failure, false);
+                ExitCode::from(Exit::Io as u8)
+            }
+        };
     }
-    let arguments: Vec<String> = std::env::args().collect();
+    let arguments: Vec<_> = std::env::args_os().collect();
     let is_json = arguments.iter().any(|argument| argument == "--format=json")
-        || arguments.windows(2).any(|pair| pair == ["--format", "json"]);
+        || arguments.windows(2).any(|pair| pair[0] == "--format" && pair[1] == "json");
     if is_json {
         let failure = Failure::new(Exit::Usage, error.to_string().trim_end());
         Output::new(Format::Json).failure_for_programs(&failure, false);

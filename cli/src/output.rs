@@ -1,19 +1,23 @@
 //! Output for people and programs: tables and progress on a terminal, plain lines in a file, one JSON envelope with
 //! `--format json`.
 //!
-//! All output goes through [`Output`]; nothing else writes to stdout. A closed pipe (`| head`) is not an error.
+//! All output goes through [`Output`]; nothing else writes to stdout. Texts are escaped here, once ([`escape`]). A command goes on when
+//! stdout cannot be written, but does not succeed: see [`written`].
 
 use std::fs::OpenOptions;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::Path;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use indicatif::ProgressBar;
+use indicatif::{ProgressBar, ProgressStyle};
+use operator_client::Transfers;
 use serde::Serialize;
 use wire::inspect::Page;
 
 use crate::failure::{Exit, Failure, Outcome};
 
+mod escape;
 mod figures;
 mod growing;
 pub(crate) mod svg;
@@ -91,6 +95,15 @@ pub(crate) fn check_writable(path: &Path) -> Outcome {
     Ok(())
 }
 
+/// A bar that disappears when dropped.
+struct Cleared(ProgressBar);
+
+impl Drop for Cleared {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
 impl Output {
     /// Writes to the process's stdout and stderr.
     pub(crate) fn new(format: Format) -> Self {
@@ -105,9 +118,10 @@ impl Output {
         terminal.map(|(_, columns)| columns.into()).or(self.columns)
     }
 
-    /// Wraps words at the width; leaves them alone if there is none.
+    /// Escapes words, and wraps them at the width if there is one.
     fn fitted(self, words: &str) -> String {
-        self.width().map_or_else(|| words.to_owned(), |columns| wrap::wrap(words, columns))
+        let words = escape::lines(words);
+        self.width().map_or_else(|| words.clone().into_owned(), |columns| wrap::wrap(&words, columns))
     }
 
     /// Whether the output is a terminal, so that lines may be redrawn.
@@ -119,7 +133,25 @@ impl Output {
     pub(crate) fn spinner(self, words: String) -> ProgressBar {
         let bar = if self.is_live() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
         bar.enable_steady_tick(Duration::from_millis(100));
-        bar.with_message(words)
+        bar.with_message(escape::line(&words).into_owned())
+    }
+
+    /// Shows transfers by bars on a terminal, each until it is complete.
+    pub(crate) fn transfers(self) -> Transfers {
+        Arc::new(move |total| {
+            let bar = Cleared(self.progress(total));
+            Box::new(move |received| bar.0.set_position(received))
+        })
+    }
+
+    /// A bar for a transfer of `total` bytes, on a terminal.
+    pub(crate) fn progress(self, total: u64) -> ProgressBar {
+        if !self.is_live() {
+            return ProgressBar::hidden();
+        }
+        let style =
+            ProgressStyle::with_template("{bar:40} {decimal_bytes} of {decimal_total_bytes}, {decimal_bytes_per_sec}");
+        ProgressBar::new(total).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
     }
 
     /// Prints the command's result: an envelope, or text for people.
@@ -134,7 +166,7 @@ impl Output {
     pub(crate) fn document<T: Serialize>(self, data: &T, text: impl FnOnce() -> String) {
         match self.format {
             Format::Json => print(&json(&Envelope::new("ok", data))),
-            Format::Text => print(text().trim_end_matches('\n')),
+            Format::Text => print(escape::json(&text()).trim_end_matches('\n')),
         }
     }
 
@@ -174,7 +206,7 @@ impl Output {
     /// Prints a command for people to copy, without wrapping it.
     pub(crate) fn command(self, command: impl AsRef<str>) {
         if self.format == Format::Text {
-            print(&format!("  {}", command.as_ref()));
+            print(&format!("  {}", escape::line(command.as_ref())));
         }
     }
 
@@ -203,9 +235,10 @@ impl Output {
         Self::must_print(answer.trim_end_matches('\n'))
     }
 
-    fn must_print(line: &str) -> io::Result<()> {
+    /// Writes all lines at once, so that a reader that ends after the first one (`head -n 1`) does not make the second one fail.
+    fn must_print(lines: &str) -> io::Result<()> {
         let mut out = io::stdout().lock();
-        writeln!(out, "{line}")?;
+        out.write_all(format!("{}\n", escape::json(lines)).as_bytes())?;
         out.flush()
     }
 
@@ -213,8 +246,8 @@ impl Output {
     pub(crate) fn note(self, words: impl AsRef<str>) {
         let terminal = io::stderr().is_terminal().then(|| console::Term::stderr().size_checked()).flatten();
         let columns = terminal.map(|(_, columns)| columns.into()).or(self.columns);
-        let words = words.as_ref();
-        let words = columns.map_or_else(|| words.to_owned(), |columns| wrap::wrap(words, columns));
+        let words = escape::lines(words.as_ref());
+        let words = columns.map_or_else(|| words.clone().into_owned(), |columns| wrap::wrap(&words, columns));
         let _ = writeln!(io::stderr().lock(), "{words}");
     }
 
@@ -225,7 +258,7 @@ impl Output {
             words.push_str(&format!("\n  {}", failure.detail.replace('\n', "\n  ")));
         }
         for error in &failure.more.errors {
-            words.push_str(&format!("\n  {}: {}", error.field, error.detail));
+            words.push_str(&format!("\n  {}: {}", error.field, error.detail.replace('\n', "\n  ")));
         }
         if let Some(instance) = &failure.more.instance {
             words.push_str(&format!("\n  in the coordinator's log: {instance}"));
@@ -246,10 +279,39 @@ impl Output {
 }
 
 fn json<T: Serialize>(value: &T) -> String {
-    serde_json::to_string(value).unwrap_or_else(|error| format!(r#"{{"status":"error","data":"{error}"}}"#))
+    let text = serde_json::to_string(value);
+    let text = text.unwrap_or_else(|error| format!(r#"{{"status":"error","data":"{error}"}}"#));
+    escape::json(&text).into_owned()
 }
 
+/// Why stdout could not be written, the first time.
+static LOST: OnceLock<(io::ErrorKind, String)> = OnceLock::new();
+
 fn print(line: &str) {
-    // A closed pipe means that the reader is gone.
-    let _ = writeln!(io::stdout().lock(), "{line}");
+    if let Err(error) = writeln!(io::stdout().lock(), "{line}") {
+        note_lost(&error);
+    }
+}
+
+/// Notes that something could not be written to stdout.
+fn note_lost(error: &io::Error) {
+    // The first reason is as good as the next.
+    let _ = LOST.set((error.kind(), error.to_string()));
+}
+
+/// Checks that everything was written to stdout. A command that prints events (`stream`) succeeds even if the reader has closed its pipe.
+///
+/// # Errors
+/// [`Exit::Io`] if output was lost.
+pub(crate) fn written(stream: bool) -> Outcome {
+    match LOST.get() {
+        Some((io::ErrorKind::BrokenPipe, _)) if stream => Ok(()),
+        Some((_, why)) => {
+            let detail = format!(
+                "stdout cannot be written: {why}; what the command did is done, and its output is not complete"
+            );
+            Err(Failure::new(Exit::Io, detail))
+        }
+        None => Ok(()),
+    }
 }

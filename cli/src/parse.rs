@@ -1,4 +1,4 @@
-//! Reads the command line, and says what would be right where clap says only what is wrong.
+//! Parses the command line, and extends clap's errors with what would be right.
 
 use std::error::Error as _;
 use std::io::IsTerminal as _;
@@ -40,7 +40,7 @@ fn parse(
     cli.map_err(|error| explained(error, &command))
 }
 
-/// Lets `-1` be a value that is out of range, not an argument that nobody knows.
+/// Treats `-1` as a value out of range, not as an unknown argument.
 fn with_negative_numbers(command: clap::Command) -> clap::Command {
     let numbers = |arg: clap::Arg| {
         let takes_values =

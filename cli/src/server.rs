@@ -1,38 +1,21 @@
-//! The operator's side of the REST API: one method per kind of request, problems turned into failures.
-//!
-//! Paths come from `wire::route`, bodies from `wire`; commands interpret the answers. Answers are bounded in size.
+//! The options of commands that call a coordinator's REST API.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use reqwest::header::ETAG;
-use reqwest::{Method, RequestBuilder, Response, StatusCode};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use operator_client::Part;
 use url::Url;
-use wire::inspect::{Page, RoundView, TaskSummary, TaskView};
-use wire::problem::Problem;
-use wire::{RoundState, TaskId, headers, route};
 
+use crate::arguments::parse_token;
 use crate::failure::{Exit, Failure, Outcome, chain};
 
 mod conditions;
+pub(crate) mod proxy;
 mod query;
 
-use conditions::{Condition, under};
-
 pub(crate) use conditions::{IdempotencyArgs, IfMatchArgs};
+pub(crate) use operator_client::{Server, Tagged, authorities};
 pub(crate) use query::{given, listed, none_of};
-
-/// Largest JSON answer that is read.
-const MAX_ANSWER_BYTES: usize = 64 << 20;
-/// How long a request may take, over what it asks the coordinator to wait.
-const TIMEOUT: Duration = Duration::from_secs(60);
-/// Most names in a message.
-const NAMES_MAX: usize = 8;
-/// Items of a page.
-const PAGE: usize = 100;
 
 /// The coordinator, and the operator's token.
 #[derive(clap::Args)]
@@ -40,328 +23,49 @@ pub(crate) struct ServerArgs {
     /// URL of the coordinator, for example https://localhost:8443
     #[arg(long, env = "TRIBUTARY_SERVER", value_name = "URL")]
     pub(crate) server: Url,
-    /// PEM file of the authority that signed its certificate; without it, the authorities this machine trusts
+    /// PEM file of the CA that signed the coordinator's certificate [default: the system's CAs]
     #[arg(long, env = "TRIBUTARY_CA", value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
     /// Operator token
-    #[arg(long, env = "TRIBUTARY_TOKEN", value_name = "TOKEN", hide_env_values = true, allow_hyphen_values = true)]
+    #[arg(long, env = "TRIBUTARY_TOKEN", value_name = "TOKEN", value_parser = parse_token, hide_env_values = true, allow_hyphen_values = true)]
     pub(crate) token: String,
+    // Not flattened: clap takes an `Option<ServerArgs>` (`token create`) for absent if the group contains another one.
+    #[arg(long, value_name = "URL", help = proxy::HELP)]
+    proxy: Option<String>,
 }
 
-/// Which part of a list of a coordinator.
+/// The part of a list to show.
 #[derive(clap::Args)]
 pub(crate) struct PartArgs {
     /// Maximum number of entries
     #[arg(long, alias = "most", default_value = "100")]
     limit: NonZeroUsize,
-    /// Go on where an earlier list ended: the `next_cursor` that it has in JSON
+    /// Continue an earlier list: its `next_cursor` in JSON
     #[arg(long, value_name = "CURSOR")]
     cursor: Option<String>,
     #[command(flatten)]
     pub(crate) server: ServerArgs,
 }
 
-/// An operator's client of a coordinator. Holds a token: never printed.
-#[derive(Clone)]
-pub(crate) struct Server {
-    base: Url,
-    client: reqwest::Client,
-    token: String,
+impl From<PartArgs> for Part {
+    fn from(args: PartArgs) -> Self {
+        Self { limit: args.limit, cursor: args.cursor }
+    }
 }
 
-/// A view with its entity tag, which `--if-match` takes, if the coordinator sends one.
-pub(crate) struct Tagged<T> {
-    pub(crate) view: T,
-    pub(crate) etag: Option<String>,
-}
-
-/// The PEM text of a certificate authority.
+/// The PEM text of a certificate authority: at least one certificate.
 pub(crate) fn read_ca(path: &Path) -> Outcome<Vec<u8>> {
-    std::fs::read(path)
-        .map_err(Failure::because(Exit::Configuration, format!("cannot read the CA file {}", path.display())))
+    let pem = std::fs::read(path)
+        .map_err(Failure::because(Exit::Configuration, format!("cannot read the CA file {}", path.display())))?;
+    listener::certificates_of(path, &pem)
+        .map_err(|error| Failure::new(Exit::Configuration, format!("the CA file {}", chain(&error))))?;
+    Ok(pem)
 }
 
-/// The certificates of an authority's PEM text: at least one.
-pub(crate) fn authorities(pem: &[u8]) -> Outcome<Vec<reqwest::Certificate>> {
-    let none = "the CA file holds no certificate in PEM";
-    let found = reqwest::Certificate::from_pem_bundle(pem).map_err(Failure::because(Exit::Configuration, none))?;
-    if found.is_empty() {
-        return Err(Failure::new(Exit::Configuration, none));
-    }
-    Ok(found)
-}
-
-impl Server {
+impl ServerArgs {
     /// Makes a client; nothing is sent yet.
-    pub(crate) fn new(args: &ServerArgs) -> Outcome<Self> {
-        let ca = args.ca.as_deref().map(read_ca).transpose()?;
-        Self::with_ca(args.server.clone(), ca.as_deref(), args.token.clone())
-    }
-
-    /// Makes a client from the authority's PEM text; nothing is sent yet.
-    pub(crate) fn with_ca(base: Url, ca_pem: Option<&[u8]>, token: String) -> Outcome<Self> {
-        if base.scheme() != "https" || base.host().is_none() {
-            return Err(Failure::new(
-                Exit::Usage,
-                format!("`{base}` is no URL of a coordinator; it begins with https://"),
-            ));
-        }
-        let mut builder = reqwest::Client::builder()
-            .user_agent(concat!("tributary/", env!("CARGO_PKG_VERSION")))
-            .connect_timeout(Duration::from_secs(10))
-            .https_only(true)
-            .redirect(reqwest::redirect::Policy::none());
-        if let Some(pem) = ca_pem {
-            builder = builder.no_proxy().tls_certs_only(authorities(pem)?);
-        }
-        let client = builder.build().map_err(Failure::because(Exit::Configuration, "cannot set up TLS"))?;
-        Ok(Self { base, client, token })
-    }
-
-    /// The same coordinator, asked with another token.
-    pub(crate) fn bearing(&self, token: &str) -> Self {
-        Self { token: token.to_owned(), ..self.clone() }
-    }
-
-    /// `GET` of a JSON body.
-    pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str, query: &[(&str, String)]) -> Outcome<T> {
-        read_json(self.send(self.request(Method::GET, path, query).timeout(TIMEOUT)).await?).await
-    }
-
-    /// The same, with its entity tag.
-    pub(crate) async fn get_tagged<T: DeserializeOwned>(&self, path: &str) -> Outcome<Tagged<T>> {
-        read_tagged(self.send(self.request(Method::GET, path, &[]).timeout(TIMEOUT)).await?).await
-    }
-
-    /// `POST` of a JSON body, answered by one.
-    pub(crate) async fn post<B: Serialize, T: DeserializeOwned>(
-        &self,
-        path: &str,
-        body: &B,
-        condition: Option<Condition>,
-    ) -> Outcome<T> {
-        Ok(self.post_tagged(path, body, condition).await?.view)
-    }
-
-    /// The same, with the entity tag of the answer.
-    pub(crate) async fn post_tagged<B: Serialize, T: DeserializeOwned>(
-        &self,
-        path: &str,
-        body: &B,
-        condition: Option<Condition>,
-    ) -> Outcome<Tagged<T>> {
-        let request = self.request(Method::POST, path, &[]).timeout(TIMEOUT).json(body);
-        read_tagged(self.send(under(request, condition)).await?).await
-    }
-
-    /// `POST` of a JSON body with a query, answered by one.
-    pub(crate) async fn post_with<B: Serialize, T: DeserializeOwned>(
-        &self,
-        path: &str,
-        query: &[(&str, String)],
-        body: &B,
-    ) -> Outcome<T> {
-        read_json(self.send(self.request(Method::POST, path, query).timeout(TIMEOUT).json(body)).await?).await
-    }
-
-    /// `PUT` of a JSON body, whose answer (if any) does not matter.
-    pub(crate) async fn put<B: Serialize>(&self, path: &str, body: &B) -> Outcome {
-        self.send(self.request(Method::PUT, path, &[]).timeout(TIMEOUT).json(body)).await.map(|_| ())
-    }
-
-    /// `DELETE`.
-    pub(crate) async fn delete(&self, path: &str) -> Outcome {
-        self.send(self.request(Method::DELETE, path, &[]).timeout(TIMEOUT)).await.map(|_| ())
-    }
-
-    /// `POST` without a body, whose answer (if any) does not matter.
-    pub(crate) async fn act(&self, path: &str) -> Outcome {
-        self.act_with(path, &[]).await
-    }
-
-    /// The same with a query.
-    pub(crate) async fn act_with(&self, path: &str, query: &[(&str, String)]) -> Outcome {
-        self.send(self.request(Method::POST, path, query).timeout(TIMEOUT)).await.map(|_| ())
-    }
-
-    /// A request whose answer is read as it comes, from byte `from` on if it still has this entity tag.
-    pub(crate) async fn download(&self, path: &str, from: u64, etag: Option<&str>) -> Outcome<Response> {
-        let mut request = self.request(Method::GET, path, &[]).header("accept", headers::MEDIA_SAFETENSORS);
-        if from > 0 {
-            request = request.header("range", format!("bytes={from}-"));
-            if let Some(etag) = etag {
-                request = request.header("if-range", etag);
-            }
-        }
-        self.send(request).await
-    }
-
-    /// A request whose answer is read as it comes, from its beginning.
-    pub(crate) async fn stream(&self, path: &str) -> Outcome<Response> {
-        self.send(self.request(Method::GET, path, &[])).await
-    }
-
-    /// The items of a list, newest first as the coordinator gives them, at most `most`.
-    pub(crate) async fn list<T: DeserializeOwned>(&self, path: &str, most: usize) -> Outcome<Vec<T>> {
-        self.list_where(path, &[], most).await
-    }
-
-    /// The same, narrowed down by a query.
-    pub(crate) async fn list_where<T: DeserializeOwned>(
-        &self,
-        path: &str,
-        narrow: &[(&str, String)],
-        most: usize,
-    ) -> Outcome<Vec<T>> {
-        Ok(self.pages(path, narrow, None, most).await?.items)
-    }
-
-    /// The part of a list that was asked for, and where the next one begins.
-    pub(crate) async fn part<T: DeserializeOwned>(
-        &self,
-        path: &str,
-        narrow: &[(&str, String)],
-        asked: PartArgs,
-    ) -> Outcome<Page<T>> {
-        self.pages(path, narrow, asked.cursor, asked.limit.get()).await
-    }
-
-    async fn pages<T: DeserializeOwned>(
-        &self,
-        path: &str,
-        narrow: &[(&str, String)],
-        mut cursor: Option<String>,
-        most: usize,
-    ) -> Outcome<Page<T>> {
-        let mut items: Vec<T> = Vec::new();
-        loop {
-            // No more than is wanted: the cursor is that of what follows.
-            let limit = most.saturating_sub(items.len()).clamp(1, PAGE);
-            let mut query = narrow.to_vec();
-            query.push(("limit", limit.to_string()));
-            query.extend(cursor.take().map(|cursor| ("cursor", cursor)));
-            let page: Page<T> = self.get(path, &query).await?;
-            let is_empty = page.items.is_empty();
-            items.extend(page.items);
-            match page.next_cursor {
-                Some(next) if items.len() < most && !is_empty => cursor = Some(next),
-                next_cursor => return Ok(Page { items, next_cursor }),
-            }
-        }
-    }
-
-    /// The id of a task given by id or name; among several with the same name, the one that is not over, or the
-    /// newest.
-    pub(crate) async fn task(&self, id_or_name: &str) -> Outcome<TaskId> {
-        if let Ok(id) = id_or_name.parse::<TaskId>() {
-            return Ok(id);
-        }
-        let tasks: Vec<TaskSummary> = self.list(route::TASKS, usize::MAX).await?;
-        let named = || tasks.iter().filter(|task| task.name == id_or_name);
-        let running = |task: &&TaskSummary| !task.status.is_terminal();
-        named().find(running).or_else(|| named().next()).map(|task| task.id).ok_or_else(|| {
-            let mut names: Vec<_> = tasks.iter().map(|task| task.name.as_str()).collect();
-            names.dedup();
-            let there_are = match names.as_slice() {
-                [] => "there is none yet: `tributary task create` makes one".to_owned(),
-                [one] => format!("there is {one}"),
-                few if few.len() <= NAMES_MAX => format!("there are {}", few.join(", ")),
-                many => format!("there are {}, … (`tributary task list`)", many[..NAMES_MAX].join(", ")),
-            };
-            Failure::new(Exit::NotFound, format!("no task is called `{id_or_name}`; {there_are}"))
-        })
-    }
-
-    /// One task.
-    pub(crate) async fn task_view(&self, id: TaskId) -> Outcome<TaskView> {
-        let path = route::fill(route::TASK, &[&id]);
-        self.get(&path, &[]).await
-    }
-
-    /// Waits up to `wait` for a round to leave the state `after`; `None` if there is no such round yet.
-    pub(crate) async fn watch_round(
-        &self,
-        task: TaskId,
-        number: u32,
-        after: Option<RoundState>,
-        wait: Duration,
-    ) -> Outcome<Option<RoundView>> {
-        let mut query = vec![("wait_ms", wait.as_millis().to_string())];
-        if let Some(state) = after {
-            query.push(("after_state", state.to_string()));
-        }
-        let request = self.request(Method::GET, &route::fill(route::ROUND, &[&task, &number]), &query);
-        match self.send(request.timeout(TIMEOUT + wait)).await {
-            Ok(response) => read_json(response).await.map(Some),
-            Err(failure) if failure.exit == Exit::NotFound => Ok(None),
-            Err(failure) => Err(failure),
-        }
-    }
-
-    fn request(&self, method: Method, path: &str, query: &[(&str, String)]) -> RequestBuilder {
-        let mut url = self.base.clone();
-        url.set_path(&format!("{}{path}", self.base.path().trim_end_matches('/')));
-        url.set_query(None);
-        if !query.is_empty() {
-            url.query_pairs_mut().extend_pairs(query);
-        }
-        self.client.request(method, url).bearer_auth(&self.token).header(headers::PROTOCOL, headers::PROTOCOL_VERSION)
-    }
-
-    async fn send(&self, request: RequestBuilder) -> Outcome<Response> {
-        let response = request.send().await.map_err(|error| unreachable(&self.base, error))?;
-        if response.status().is_success() {
-            return Ok(response);
-        }
-        let status = response.status();
-        let body = read_bounded(response).await?;
-        Err(refusal(status, &body))
-    }
-}
-
-/// A failure of the connection, without the secrets in the request.
-fn unreachable(base: &Url, error: reqwest::Error) -> Failure {
-    let error = error.without_url();
-    if error.is_builder() {
-        return Failure::caused(
-            Exit::Usage,
-            "the request cannot be made (is what was given as token, key or ETag plain text?)",
-            &error,
-        );
-    }
-    let advice = client_sdk::transport::advice(&error).map(|advice| format!("; {advice}")).unwrap_or_default();
-    Failure::new(Exit::Connection, format!("{base}: {}{advice}", chain(&error)))
-}
-
-fn refusal(status: StatusCode, body: &[u8]) -> Failure {
-    if let Ok(problem) = serde_json::from_slice::<Problem>(body) {
-        return problem.into();
-    }
-    let words: String = String::from_utf8_lossy(body).chars().take(200).collect();
-    let detail = format!("this does not look like a coordinator's answer: {words:?}");
-    Failure::from(Problem::without_details(status, Some(detail)))
-}
-
-async fn read_tagged<T: DeserializeOwned>(response: Response) -> Outcome<Tagged<T>> {
-    let etag = response.headers().get(ETAG).and_then(|tag| tag.to_str().ok()).map(str::to_owned);
-    Ok(Tagged { view: read_json(response).await?, etag })
-}
-
-async fn read_json<T: DeserializeOwned>(response: Response) -> Outcome<T> {
-    let body = read_bounded(response).await?;
-    serde_json::from_slice(&body)
-        .map_err(Failure::because(Exit::Connection, "this is not the answer of a coordinator that this version knows"))
-}
-
-async fn read_bounded(mut response: Response) -> Outcome<Vec<u8>> {
-    let mut body = Vec::new();
-    let cut = Failure::because(Exit::Connection, "the answer was cut off");
-    loop {
-        match response.chunk().await {
-            Ok(None) => return Ok(body),
-            Ok(Some(chunk)) if body.len() + chunk.len() <= MAX_ANSWER_BYTES => body.extend_from_slice(&chunk),
-            Ok(Some(_)) => return Err(Failure::new(Exit::Connection, "the answer is larger than 64 MiB")),
-            Err(error) => return Err(cut(error.without_url())),
-        }
+    pub(crate) fn client(&self) -> Outcome<Server> {
+        let ca = self.ca.as_deref().map(read_ca).transpose()?;
+        Server::with_ca(self.server.clone(), ca.as_deref(), self.token.clone(), &proxy::setting(self.proxy.as_deref())?)
     }
 }

@@ -14,11 +14,14 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
-use client_sdk::models::{Architecture, InputKind};
-use task_spec::{TaskSpec, TensorDeclaration, in_words, said_of, wrong_key};
+use client_sdk::models::{Incomplete, complete};
+use task_spec::{TaskSpec, in_words, said_of, wrong_key};
 
 use crate::failure::{Exit, Failure, Outcome};
-use crate::model_size::sized;
+
+mod graph;
+
+pub(crate) use graph::{beside, read_graph};
 
 /// Largest task file that is read.
 const MAX_BYTES: u64 = 4 << 20;
@@ -28,7 +31,7 @@ pub(crate) fn text(path: &Path) -> Outcome<String> {
     let unreadable = || Failure::because(Exit::Configuration, format!("cannot read {}", path.display()));
     let file = File::open(path).map_err(unreadable())?;
     let mut text = String::new();
-    // A device or a pipe tells no size.
+    // A device or a pipe has no size.
     file.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(unreadable())?;
     if text.len() as u64 > MAX_BYTES {
         return Err(wrong(path, format!("has more than {MAX_BYTES} bytes, the most of a task file")));
@@ -40,8 +43,11 @@ pub(crate) fn text(path: &Path) -> Outcome<String> {
 pub(crate) fn read(path: &Path) -> Outcome<TaskSpec> {
     let text = text(path)?;
     let mut spec: TaskSpec = parse(&text).map_err(|error| wrong(path, error))?;
-    expand(&mut spec)
-        .map_err(|(field, detail)| wrong(path, "one key has a value that cannot work").with_error(field, detail))?;
+    let unusable = "one key has a value that cannot work";
+    read_graph(&mut spec.model, path)
+        .map_err(|Incomplete { field, detail }| wrong(path, unusable).with_error(field, detail))?;
+    complete(&mut spec.model)
+        .map_err(|Incomplete { field, detail }| wrong(path, unusable).with_error(field, detail))?;
     Ok(spec)
 }
 
@@ -71,52 +77,6 @@ pub(crate) fn write(path: &Path, spec: &TaskSpec) -> Outcome {
 /// A failure about this file.
 pub(crate) fn wrong(path: &Path, detail: impl std::fmt::Display) -> Failure {
     Failure::new(Exit::Configuration, format!("{}: {detail}", path.display()))
-}
-
-/// Completes the sizes of `model.architecture` from the columns of `model.table`, and `model.tensors` from `model.architecture`. Tensors that are written down stay; for an architecture that
-/// this build does not know, the tensors must be given.
-///
-/// # Errors
-/// The key and what is wrong with it.
-pub(crate) fn expand(spec: &mut TaskSpec) -> Result<(), (&'static str, String)> {
-    const KEY: &str = "model.architecture";
-    let Some(value) = &mut spec.model.architecture else {
-        return Ok(());
-    };
-    let kind = value.get("kind").and_then(serde_json::Value::as_str).unwrap_or_default().to_owned();
-    let known = Architecture::KINDS.contains(&kind.as_str());
-    if !known && !spec.model.tensors.is_empty() {
-        return Ok(());
-    }
-    let table = spec.model.table.as_ref().filter(|_| known);
-    if let Some((table, classes)) = table.and_then(|table| Some((table, table.classes()?))) {
-        let fitting = sized(Some(value), &kind, InputKind::Features(table.width()), classes);
-        let fitting = fitting.map_err(|why| (KEY, format!("does not fit model.table: {why}")))?;
-        *value = serde_json::to_value(fitting).map_err(|error| (KEY, error.to_string()))?;
-    }
-    let architecture: Architecture = serde_json::from_value(value.clone()).map_err(|error| (KEY, error.to_string()))?;
-    let tensors = declarations(&architecture).map_err(|error| (KEY, error.to_string()))?;
-    if spec.model.tensors.is_empty() {
-        spec.model.tensors = tensors;
-        return Ok(());
-    }
-    let same = spec.model.tensors.len() == tensors.len()
-        && spec.model.tensors.iter().zip(&tensors).all(|(a, b)| a.name == b.name && a.shape == b.shape);
-    if same {
-        Ok(())
-    } else {
-        let detail = format!("are not those of the `{}` in {KEY}; leave them out", architecture.kind());
-        Err(("model.tensors", detail))
-    }
-}
-
-/// The tensors of an architecture as a task declares them.
-pub(crate) fn declarations(
-    architecture: &Architecture,
-) -> Result<Vec<TensorDeclaration>, client_sdk::models::ArchitectureError> {
-    // The layout is asked too, since it bounds the number of parameters.
-    architecture.layout()?;
-    architecture.tensors()
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use client_sdk::Constraints;
 use client_sdk::learning::{Adapters, MetricValue, Parameters, Table};
 use client_sdk::{Dataset, ModelTrainer, Trained, Trainer, TrainerError, TrainingJob};
 
-/// Number of processors that this process may use; 1 if it cannot be told.
+/// Number of processors that this process may use; 1 if unknown.
 pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }

@@ -1,9 +1,9 @@
-//! Samples per CPU-second of local training on one thread, beside PyTorch's in the same run.
+//! Samples per CPU-second of local training on one thread, compared with PyTorch in the same run.
 //!
-//! `cargo bench -p client-sdk --bench local_training`. PyTorch is looked for at `TRIBUTARY_TORCH_PYTHON`, else at
-//! `/work/venv-torch/bin/python`; without it only our own figures are printed. Both sides take turns of about a second,
-//! so that whatever else the machine does falls on both, and the best turn of each counts. A sample is one example
-//! forward and backward with plain SGD; CPU time is the process's own, on Linux from `/proc/self/stat`.
+//! `cargo bench -p client-sdk --bench local_training`. The bench looks for PyTorch at `TRIBUTARY_TORCH_PYTHON`, else at
+//! `/work/venv-torch/bin/python`. Without it, only the project's own figures are printed. Both sides take turns of about a second, so
+//! other load on the machine affects both. The best turn of each is reported. A sample is one example forward and backward with plain
+//! SGD. CPU time is the process's own, on Linux from `/proc/self/stat`.
 
 #![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a bench prints, and may stop at the first surprise")]
 #![expect(clippy::disallowed_methods, reason = "a measurement reads the clock and its settings")]

@@ -1,9 +1,10 @@
-//! Peak memory of a participant that enrols, fetches a model, trains and sends: each case in a process of its own.
+//! Peak memory of a participant that enrols, fetches a model, trains and sends. Each case runs in its own process.
 //!
-//! `cargo bench -p client-sdk --features process --bench memory [-- ready | own | secure [MEMBERS, 1000] | program]`. The coordinator is a few lines that hold the
-//! model's file and drop the update. Under secure aggregation the other members and the coordinator's phases are another process, which deals
-//! everybody's shares: two minutes of a core for 1000. The journal is a folder, and the machine is driven by hand, without a runtime: what
-//! is measured is the participant, the trainer and the examples. Linux only: it reads `VmHWM`.
+//! `cargo bench -p client-sdk --features process --bench memory [-- ready | own | secure [MEMBERS, 1000] | program]`. The coordinator
+//! is a few lines of code: it holds the model's file and drops the update. Under secure aggregation a second process runs the other
+//! members and the coordinator's phases. It deals all shares: two minutes of a core for 1000 members. The journal is a folder, and the
+//! bench drives the machine by hand, without a runtime, to measure only the participant, the trainer and the examples. Linux only: it
+//! reads `VmHWM`.
 
 #![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a bench prints, and may stop at the first surprise")]
 #![expect(clippy::disallowed_methods, reason = "a measurement reads the clock and its settings")]
@@ -127,7 +128,7 @@ struct Coordinator {
     certifies: Certifies,
     assignment: Assignment,
     file: Vec<u8>,
-    /// What the participant is told next in the session.
+    /// The coordinator's next message in the session.
     told: Option<Vec<u8>>,
     is_done: bool,
 }
@@ -172,7 +173,7 @@ impl Coordinator {
         }
     }
 
-    /// Says something in the session; the answer is told when the participant asks for it.
+    /// Passes a session message to the peers and stores the reply until the participant requests it.
     fn pass_on(&mut self, said: &[u8]) {
         let Certifies::Peers(line, _) = &mut self.certifies else { panic!("there is no session") };
         self.told = Some(line.ask(said));
@@ -214,7 +215,7 @@ impl Coordinator {
         match (&self.assignment.secure_aggregation, &request.keys) {
             (Some(terms), None) => {
                 let terms = terms.clone();
-                return CheckInReply::Invited(Box::new(Invitation { task, round, attempt, terms, base: None }));
+                return CheckInReply::Invited(Box::new(Invitation { task, round, attempt, terms }));
             }
             (Some(_), Some(keys)) => self.pass_on(&keys.advertisement.0),
             (None, _) => {}

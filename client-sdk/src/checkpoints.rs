@@ -25,7 +25,7 @@ pub enum NotKept {
     Journal(#[from] JournalError),
 }
 
-/// Keeps the state of one training; implemented by whoever hands the training out.
+/// Keeps the state of one training. Implemented by the component that starts the training.
 pub(crate) trait Keep: Send + Sync {
     fn load(&self) -> Option<Zeroizing<Vec<u8>>>;
     /// Whether there is a state to load.
@@ -115,7 +115,7 @@ impl Checkpoints {
         self.0.as_ref().is_some_and(|keep| keep.should_pause())
     }
 
-    /// Whether a training that was asked to pause has saved its state since, or has used up its time for that
+    /// Whether a training with a pause request has saved its state since, or has used up its grace period
     /// ([`Trainer::pause_grace`](crate::Trainer::pause_grace)).
     pub(crate) fn must_pause(&self) -> bool {
         self.0.as_ref().is_some_and(|keep| keep.must_pause())

@@ -1,12 +1,12 @@
-//! Time as a value: states never read a clock, and only [`SystemClock`] asks the system.
+//! Time as a value: only [`SystemClock`] reads the system clock, states receive the time.
 
 use std::time::Duration;
 
 use wire::Timestamp;
 
-/// The time on the two clocks that a participant needs.
+/// The time on the participant's two clocks.
 ///
-/// Waiting uses `elapsed`, which never jumps; only a certificate's dates are compared with `wall`, which may.
+/// Waiting uses `elapsed`, which never jumps. Only certificate dates are compared with `wall`, which may jump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
     /// Since some fixed moment of this process; monotonic.

@@ -1,8 +1,9 @@
 //! Conditions for work: only the app knows whether the device is charging, idle and on an unmetered network. It decides
 //! itself ([`Conditions`]), or reports the device's state and leaves the decision to a policy ([`DeviceConditions`]).
 //!
-//! The SDK asks before it checks in, between the steps of a round, and now and then while a training runs that may pause;
-//! during other steps when the app says that something has changed ([`Participant::conditions_changed`](crate::Participant::conditions_changed)).
+//! The SDK checks the conditions before a check-in, between the steps of a round, and periodically during a training with pause
+//! support. During other steps it checks them when the app reports a change
+//! ([`Participant::conditions_changed`](crate::Participant::conditions_changed)).
 
 mod device;
 

@@ -1,7 +1,7 @@
-//! Randomness for keys, shares, masks and noise: from the system, never from a seed.
+//! Randomness for keys, shares, masks and noise, always from the system.
 //!
-//! A seed makes training repeatable, and rounding in tasks without privacy (`seed`); secrets must not be
-//! repeatable. The state machine keeps the two sources apart, so that no setting can mix them.
+//! A seed (`seed`) makes training repeatable, and rounding in tasks without privacy. Secrets must not be repeatable. The state machine
+//! keeps the two sources separate, so settings cannot mix them.
 
 use std::convert::Infallible;
 

@@ -1,6 +1,6 @@
-//! A participant's identity: an Ed25519 key that never leaves the device, and its certificate.
+//! A participant's identity: an Ed25519 key kept on the device, and its certificate.
 //!
-//! The key is kept as PKCS #8 and erased when dropped; only the journal and the TLS stack receive it, which may be an app's own.
+//! The key is kept as PKCS #8 and erased when dropped. Only the journal and the TLS stack receive it; either may be the app's own.
 
 use rcgen::{CertificateParams, KeyPair, PKCS_ED25519};
 use secure_agg::{MemorySigner, Signer as _};

@@ -53,7 +53,7 @@
 //!
 //! The app uses the model offline ([`Participant::model`]): the journal keeps the published version that the last round began with, or the
 //! device's own. A training that is killed goes on from its last checkpoint ([`Checkpoints`]), and one whose conditions end is paused.
-//! [`DeviceConditions`] decide when a device may work, and say what holds it up. An app without a runtime drives the participant itself
+//! [`DeviceConditions`] decide when a device may work, and report the unmet condition. An app without a runtime drives the participant itself
 //! ([`Machine::tick`](participant::machine::Machine::tick); [`Driven`](participant::Driven) with the SDK's own HTTPS), or has a [`runner`].
 //!
 //! What an app does not use it can leave out: the transport over HTTPS (feature `https`), and the ready models with

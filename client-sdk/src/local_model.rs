@@ -12,8 +12,8 @@ use wire::{Digest, TaskId};
 use crate::journal::{Journal, JournalError};
 #[cfg(feature = "models")]
 use crate::models::Architecture;
-use crate::participant::kept_models::{KeptModel, KeptModels};
 use crate::participant::snapshot::{self, ModelRecord, PersonalizedRecord};
+use crate::participant::{KeptModel, KeptModels};
 use crate::personalize::PersonalTensors;
 #[cfg(feature = "models")]
 use crate::train::{Device, Inputs, Scores, TrainError, scores};

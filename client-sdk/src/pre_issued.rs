@@ -70,8 +70,7 @@ pub(crate) struct UsableCertificate {
 }
 
 impl UsableCertificate {
-    /// Start of validity, before which it replaces no other certificate: participants whose clock is behind may reject
-    /// it.
+    /// Start of validity. Earlier it replaces no other certificate, since participants with a slow clock may reject it.
     pub(crate) fn begins_at(&self) -> Timestamp {
         self.holder.begins_at
     }

@@ -1,4 +1,4 @@
-//! The built-in trainer for analytics tasks: for an app that has rows and nothing to train.
+//! The built-in trainer for analytics tasks: for an app with rows and without a model.
 
 use std::borrow::Cow;
 
@@ -6,9 +6,9 @@ use learning::{MetricValue, Parameters, Table};
 
 use crate::trainer::{Trained, Trainer, TrainerError, TrainingJob};
 
-/// Provides its rows to every analysis, whatever columns it names: use it for known tasks.
+/// Provides its rows to every analysis, regardless of the requested columns: use it for known tasks.
 ///
-/// An app that should ask first, or that has several tables, implements [`Trainer::table`] itself.
+/// An app with several tables, or with a consent step, implements [`Trainer::table`] itself.
 #[derive(Clone, Debug)]
 pub struct TableTrainer {
     table: Table,

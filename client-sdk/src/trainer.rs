@@ -80,9 +80,9 @@ pub trait Trainer: Send {
     /// [`TrainerError`], as for [`Self::train`].
     fn evaluate(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError>;
 
-    /// Evaluates the last version of a task that is over, for the app alone ([`Model::metrics`](crate::Model::metrics)); by default as
-    /// [`Self::evaluate`]. `job.round` is the version's number. It is called under the conditions of a training, once the journal has the
-    /// version: if the process ends meanwhile, the app has it without metrics.
+    /// Evaluates the last version of a finished task for the app only ([`Model::metrics`](crate::Model::metrics)). Default:
+    /// [`Self::evaluate`]. `job.round` is the version's number. The call comes under the conditions of a training, after the version
+    /// was written to the journal. If the process ends during the call, the app has the version without metrics.
     ///
     /// # Errors
     /// [`TrainerError`]: the app has the version without metrics.
@@ -113,16 +113,16 @@ pub trait Trainer: Send {
         false
     }
 
-    /// For a trainer that cannot know whether its training [pauses](Self::pauses), because an app trains: how long a training that was
-    /// asked to pause may go on, so that it can save a checkpoint. No time by default.
+    /// Time for saving a checkpoint after a pause request. For a trainer whose app trains, and which therefore cannot know whether its
+    /// training [pauses](Self::pauses). Default: zero.
     fn pause_grace(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// For a trainer that evaluates nothing, because an app trains and says in its answer what it measured: whether a round takes the
-    /// metrics of [`Trained`] that are not named `train_…` for those of the received model. A task that weighs updates by its loss takes
-    /// that from them. The model that the journal keeps for the app has them in any case ([`Model::metrics`](crate::Model::metrics)).
-    /// False by default.
+    /// Whether a round uses the metrics of [`Trained`] not named `train_…` as metrics of the received model. For a trainer whose app
+    /// trains and returns its measurements with the result, without a separate evaluation. A task that weighs updates by loss takes
+    /// the loss from these metrics. The model that the journal keeps for the app has them in any case
+    /// ([`Model::metrics`](crate::Model::metrics)). Default: false.
     fn measures_as_it_trains(&self) -> bool {
         false
     }
@@ -176,7 +176,7 @@ pub struct TrainingJob {
     pub task: String,
     /// From 1.
     pub round: u32,
-    /// What it is for; of an analysis or an evaluation it says nothing.
+    /// Purpose of the training. Without meaning for an analysis or an evaluation.
     pub purpose: Purpose,
     /// The training plan of this round, with factors that depend on the round applied.
     pub plan: TrainingPlan,
@@ -190,7 +190,7 @@ pub struct TrainingJob {
     pub metrics: Vec<String>,
     /// Seed for shuffling and the like: repeatable if the participant has a seed, otherwise random.
     pub seed: u64,
-    /// When the round stops waiting, by this device's wall clock; `None` if nobody waits for a certain time.
+    /// Deadline of the round by this device's wall clock; `None` if the job has no deadline.
     pub deadline: Option<Timestamp>,
     /// Set when the result is no longer needed.
     pub cancel: Cancel,
@@ -200,7 +200,7 @@ pub struct TrainingJob {
 
 #[cfg(test)]
 impl TrainingJob {
-    /// Of the first round of a task that asks nothing special; nobody keeps its checkpoints.
+    /// A job of the first round of a plain task, without checkpoints.
     pub(crate) fn of_test() -> Self {
         Self {
             task: "t".to_owned(),
@@ -264,7 +264,7 @@ pub(crate) fn measured_of_model(
     trained.iter().filter(|(name, _)| is_of_model(name)).cloned().collect()
 }
 
-/// Tells a trainer to stop: check it between batches.
+/// Cancellation flag of a training. Check it between batches.
 #[derive(Clone, Debug, Default)]
 pub struct Cancel(Arc<AtomicBool>);
 

@@ -1,5 +1,5 @@
-//! What a page of rounds costs the coordinator: 50 rounds of 1,000 participants under secure aggregation with a privacy ledger, in a
-//! database file. The rounds are written as rows; nobody trains.
+//! Benchmark of a page of rounds: 50 rounds of 1,000 participants under secure aggregation with a privacy ledger, in a database file. The
+//! bench writes the rounds as rows, without training.
 //!
 //! `cargo bench -p coordinator --bench rounds`
 #![expect(
@@ -90,7 +90,7 @@ async fn create_task(coordinator: &Coordinator, token: &str) -> TaskId {
     view["id"].as_str().unwrap().parse().unwrap()
 }
 
-/// Milliseconds from question to answer, the longest time in which nothing else had a turn, and the answer.
+/// Milliseconds of the request, the longest stall of other tasks, and the response.
 async fn page(coordinator: &Coordinator, token: &str, task: TaskId) -> (f64, f64, Vec<u8>) {
     let others = tokio::spawn(async {
         let (mut last, mut longest) = (Instant::now(), Duration::ZERO);
@@ -177,7 +177,7 @@ fn charges() -> Vec<String> {
     (1..=ROUNDS).map(charge).collect()
 }
 
-/// A round that completed, as its rows tell.
+/// Writes the rows of a completed round.
 async fn round(tx: &mut Transaction<'_>, task: TaskId, number: u32, charges: &[String]) -> Result<(), StoreError> {
     let attempt = Attempt { task, round: number, attempt: 1 };
     let limits = PhaseLimits { min: COHORT, max: COHORT, deadline_ms: 600_000 };

@@ -1,12 +1,12 @@
-//! Deliberate faults, which audits must detect. Only with the feature `deliberate-faults`, which only tests enable.
+//! Deliberate faults that audits must detect. Only with the feature `deliberate-faults`, enabled only by tests.
 //!
 //! One fault per process: an audit breaks a build, not a single task.
 
-use crate::guarded::Guarded;
+use listener::Guarded;
 
 static PRESENT: Guarded<Option<Fault>> = Guarded::new(None);
 
-/// A coordinator's deliberate fault: of its promise in private tasks, or of what its rounds survive.
+/// A coordinator's deliberate fault: in the privacy of tasks, or in the resilience of rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     NoClipping,
@@ -16,25 +16,23 @@ pub enum Fault {
     HalfNoise,
     /// Adds the same central noise in every round.
     ReusedNoise,
-    /// Counts the noise of all participants drawn instead of those in the sum.
+    /// Charges the noise of all drawn participants instead of those in the sum.
     DropoutsCounted,
-    /// Forgets which inputs the partial sum holds.
+    /// Forgets the inputs in the partial sum.
     DoubleCount,
-    /// Tells nobody that facts were written.
-    LostWake,
-    /// Destroys keys before it holds the lease of the round they are of.
+    /// Destroys keys before it holds the lease of their round.
     UnfencedWrite,
-    /// Goes on under a lease that another has taken since.
+    /// Continues under a lease taken by another worker.
     LostLease,
-    /// Takes its own clock's word that nobody can have taken its lease.
+    /// Relies on its own clock for the validity of its lease.
     OwnClock,
-    /// Takes a lease again that it lost, and publishes under the next free number what it made before.
+    /// Takes a lost lease again, and publishes its earlier result under the next free number.
     PublishTwice,
-    /// Takes an input that comes again for one that no sum holds.
+    /// Treats a repeated input as new to the sum.
     ReplayedInput,
 }
 
-/// From now on, all coordinators of this process have this fault, or none.
+/// Sets or clears the fault of all coordinators of this process.
 pub fn set(fault: Option<Fault>) {
     *PRESENT.lock() = fault;
 }

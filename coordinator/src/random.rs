@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
+use listener::Guarded;
 use rand::{Rng, SeedableRng as _};
 use rand_chacha::ChaCha20Rng;
 use ring::rand::SecureRandom as _;
 use uuid::Uuid;
 
-use crate::guarded::Guarded;
-
-/// A shared random generator. It must be cryptographic outside tests: tokens come from it.
+/// A shared random generator. It must be cryptographic outside tests, since it generates tokens.
 #[derive(Clone)]
 pub struct Random(Arc<Guarded<dyn Rng + Send>>);
 
@@ -19,7 +18,7 @@ impl Random {
         Self(Arc::new(Guarded::new(rng)))
     }
 
-    /// A ChaCha20 generator whose seed comes from the operating system.
+    /// A ChaCha20 generator seeded by the operating system.
     ///
     /// # Errors
     /// The operating system's random source failed.
@@ -29,15 +28,15 @@ impl Random {
         Ok(Self::new(ChaCha20Rng::from_seed(seed)))
     }
 
-    /// For tests and simulations: the same seed, the same ids and tokens.
+    /// For tests and simulations: the same seed gives the same ids and tokens.
     #[must_use]
     pub fn from_seed(seed: u64) -> Self {
         Self::new(ChaCha20Rng::seed_from_u64(seed))
     }
 
-    /// Calls `draw` with the generator, locked meanwhile.
+    /// Calls `draw` with the locked generator.
     pub fn with<T>(&self, draw: impl FnOnce(&mut dyn Rng) -> T) -> T {
-        // A generator has no invariant that a panic could break.
+        // A panic cannot break a generator.
         draw(&mut *self.0.lock())
     }
 

@@ -1,11 +1,11 @@
-//! Reasons a step did not finish. All are retried; a step that can never succeed ends with its round's deadline.
+//! Reasons why a step did not finish. All are retried; an impossible step ends with its round's deadline.
 
 use std::error::Error;
 
 use aggregation::AggregationError;
 use store::StoreError;
 
-/// Reasons a step did not finish.
+/// Reasons why a step did not finish.
 #[derive(Debug, thiserror::Error)]
 pub enum StepError {
     #[error(transparent)]
@@ -16,7 +16,7 @@ pub enum StepError {
     /// Another worker holds the lease; this one wrote nothing.
     #[error("another worker holds the lease {0:?}")]
     LeaseLost(String),
-    /// The process's clock was off, as after its machine was suspended; it has been set, and nothing was written.
+    /// The process's clock was wrong, as after its machine was suspended; it has been set, and nothing was written.
     #[error("the clock was off by more than a second, and has been set by the database's")]
     ClockOff,
     /// A stored fact is unusable.
@@ -31,7 +31,7 @@ pub enum StepError {
 }
 
 impl StepError {
-    /// [`StepError::Unworkable`], because of an error or in these words.
+    /// [`StepError::Unworkable`] with an error or message as its cause.
     pub(crate) fn unworkable(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Unworkable(cause.into())
     }
@@ -44,6 +44,7 @@ impl StepError {
             Self::Store(StoreError::ReadOnly) => "store_read_only",
             Self::Store(StoreError::Busy) => "store_busy",
             Self::Store(StoreError::Unreachable(_)) => "store_unreachable",
+            Self::Store(StoreError::NoAccess(_)) => "store_no_access",
             Self::Store(StoreError::BlobsAway(_)) => "store_blobs_away",
             Self::Store(StoreError::TooManyFiles) => "store_too_many_files",
             Self::Store(StoreError::BeingRemoved(_)) => "store_being_removed",

@@ -1,4 +1,4 @@
-//! Times as people and programs write them in queries and on command lines.
+//! Formats of times in queries and on command lines.
 
 use federation::time::Timestamp;
 use time::OffsetDateTime;
@@ -7,7 +7,7 @@ use time::format_description::well_known::Rfc3339;
 /// Parses RFC 3339, or milliseconds since 1970, UTC.
 ///
 /// # Errors
-/// It is neither, or cannot be counted in milliseconds.
+/// It is neither, or cannot be expressed in milliseconds.
 pub fn parse_time(text: &str) -> Result<Timestamp, &'static str> {
     if let Ok(millis) = text.parse() {
         return Ok(Timestamp(millis));

@@ -1,13 +1,3 @@
-//! Peers that want more than their share of connections and memory, over real ones: mirrors `src/http/` where the listener is
-//! tested.
+//! Peers exceeding their share of connections and memory, over real connections: mirrors `src/http/` for the listener.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests are not tests themselves")]
-
-mod connections {
-    mod connection_pool;
-    mod drain;
-    mod inspect;
-    mod slots;
-    mod unsent;
-}
-mod support;
+mod inspect;

@@ -1,8 +1,4 @@
-//! What only a real connection shows: TLS 1.3, client certificates, shutdown.
-
-#![expect(clippy::unwrap_used, reason = "helpers of tests are not tests themselves")]
-
-mod support;
+//! Tests that need a real connection: TLS 1.3, client certificates, shutdown.
 
 use std::time::Duration;
 
@@ -13,8 +9,8 @@ use wire::participant::Receipt;
 use wire::problem::{Problem, ProblemType};
 use wire::route;
 
-use support::server::serve;
-use support::{config, input, sha256, small_task};
+use crate::support::server::serve;
+use crate::support::{config, input, sha256, small_task};
 
 async fn kind(response: reqwest::Response) -> Option<ProblemType> {
     response.json::<Problem>().await.unwrap().problem_type()
@@ -48,7 +44,7 @@ async fn a_foreign_certificate_ends_the_handshake() {
     let client = server.client(Some(&foreign));
     let body = json!({ "task": "small", "examples": 10 });
     assert!(client.post(server.url(route::CHECK_IN)).json(&body).send().await.is_err());
-    // And whoever trusts another authority does not trust this server.
+    // A client of another CA does not trust this server.
     assert!(other.client(None).get(server.url(route::HEALTHZ)).send().await.is_err());
     assert_eq!(server.client(None).get(server.url(route::HEALTHZ)).send().await.unwrap().status(), 200);
 }

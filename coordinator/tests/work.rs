@@ -1,22 +1,13 @@
-//! Background work, step by step: SQLite in memory, a clock that tests move, seeded chance, blobs in memory.
-//! Mirrors `src/work/` file for file; what breaks from outside is in `faults/`.
+//! Background work, step by step: SQLite and blobs in memory, a test clock, seeded randomness. Mirrors `src/work/` file by file; external
+//! faults are in `faults/`.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests are not tests themselves")]
-
-#[path = "support/world.rs"]
-#[expect(dead_code, reason = "shared with the tests of faults, which use the rest")]
-mod world;
-
-mod work {
-    mod close_phase;
-    mod collect_garbage;
-    mod driver;
-    mod grant;
-    mod number_events;
-    mod open_round;
-    mod publish_version;
-    mod release_sum;
-    mod robust;
-    mod select;
-    mod sum_chunk;
-}
+mod close_phase;
+mod collect_garbage;
+mod engine;
+mod grant;
+mod number_events;
+mod open_round;
+mod publish_version;
+mod releases;
+mod selection;
+mod summing;

@@ -68,6 +68,16 @@ async function request(method, path, { body, signal, quiet, seen, headers = {} }
   return tag === null ? view : Object.assign(view, { [TAG]: tag });
 }
 
+/** The certificate of the authority by which devices know this coordinator, in PEM; null where another authority issued the server's. */
+export async function authority(signal) {
+  try {
+    const response = await answered('/ca.pem', { method: 'GET', signal }, true);
+    return await response.text();
+  } catch (problem) {
+    if (problem.status === 404) return null;
+    throw problem;
+  }
+}
 /** An answer that goes on for as long as somebody reads its body. */
 export const stream = (path, signal) => answered(path, { method: 'GET', signal });
 export const get = (path, options) => request('GET', path, options);

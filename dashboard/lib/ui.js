@@ -76,7 +76,7 @@ export const Wrong = ({ problem, again }) => html`
   <div class="alert alert-bad" role="alert">
     <p><strong>${problem.title ?? 'Something went wrong'}</strong></p>
     ${(problem.detail || !problem.title) && html`<p>${problem.detail || problem.message}</p>`}
-    ${problem.instance && html`<p class="note">Request ${problem.instance} in the coordinator’s log.</p>`}
+    ${problem.instance && problem.status === 500 && html`<p class="note">Request ${problem.instance} in the coordinator’s log.</p>`}
     ${again && html`<${Button} onClick=${again}>Try again<//>`}
   </div>`;
 

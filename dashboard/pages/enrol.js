@@ -1,13 +1,14 @@
 // A one-time enrolment token, shown once: as text, as a command, as a link to send, and as a QR code for a device with a camera.
 
 import { html, useState } from '../lib/html.js';
+import { authority } from '../lib/api.js';
+import { drawn } from '../lib/code.js';
 import { exactly } from '../lib/format.js';
 import { to } from '../lib/router.js';
 import { useAction, useCreation, useResource } from '../lib/resource.js';
 import { Button, Copy, Dialog, Field, Loaded, Notice, Wrong } from '../lib/ui.js';
 
 const HOUR_MS = 3600 * 1000;
-const QUIET = 4;
 
 /** `key=value` lines as labels. */
 function labelsOf(text) {
@@ -17,38 +18,42 @@ function labelsOf(text) {
   return { labels: Object.fromEntries(pairs), wrong };
 }
 
-/** The dark modules of a QR code as one path. The encoder is loaded when it is needed. */
-async function drawn(text) {
-  const { qrcode } = await import('../vendor/qrcode.js');
-  const code = qrcode(0, 'M');
-  code.addData(text);
-  code.make();
-  const size = code.getModuleCount();
-  let shape = '';
-  for (let row = 0; row < size; row++) for (let column = 0; column < size; column++) if (code.isDark(row, column)) shape += `M${column + QUIET} ${row + QUIET}h1v1h-1z`;
-  return { shape, size: size + 2 * QUIET };
+/** What a device needs to enrol, as it is in the QR code. */
+async function pairing(token, signal) {
+  const pem = await authority(signal);
+  const code = { server: location.origin, enrollment_token: token };
+  return { pem, ...(await drawn(pem === null ? code : { ...code, ca_pem: pem.trim() })) };
 }
 
-/** The QR code that a device scans. */
-function Code({ token }) {
-  const code = useResource(() => drawn(JSON.stringify({ server: location.origin, enrollment_token: token })), [token]);
-  return html`
-    <${Loaded} of=${code} what="Drawing the code">
-      ${({ shape, size }) => html`<svg class="qr" viewBox=${`0 0 ${size} ${size}`} role="img" aria-label="QR code of the server’s address and the token"><rect class="qr-light" width=${size} height=${size} /><path class="qr-dark" d=${shape} /></svg>`}
-    <//>`;
+/** Where a device gets `ca.pem` from; `pem` is not known before it is read. */
+function Authority({ pem }) {
+  if (pem === undefined) return null;
+  return pem === null
+    ? html`<p class="note"><code>ca.pem</code> is the certificate of the authority that issued this server’s. The coordinator does not have it: ask its operator.</p>`
+    : html`<p class="note"><code>ca.pem</code> is the certificate by which the device knows this coordinator: <a href="/ca.pem" download="ca.pem">download it</a> into the folder where the command runs.</p>`;
 }
 
 /** A token as a device takes it: a QR code, a link to send, the token itself, a command. */
-export const Invitation = ({ token, link }) => html`
-  <div class="enrol">
-    <div><${Code} token=${token} /></div>
-    <div class="stack">
-      ${link && html`<div><p class="field-name">Link to send</p><${Copy} text=${link} label="Link that enrols" /><p class="note">It shows this code and this command, without a sign-in.</p></div>`}
-      <div><p class="field-name">Token</p><${Copy} text=${token} label="Enrolment token" /></div>
-      <div><p class="field-name">On the device</p><${Copy} text=${`tributary participant run --server ${location.origin} --ca ca.pem --token ${token}`} label="Command that enrols" /></div>
-      <p class="note">The QR code has the address of this coordinator and the token, as JSON with “server” and “enrollment_token”.</p>
-    </div>
-  </div>`;
+export function Invitation({ token, link }) {
+  const code = useResource((signal) => pairing(token, signal), [token]);
+  const pem = code.data?.pem;
+  return html`
+    <div class="enrol">
+      <div>
+        <${Loaded} of=${code} what="Drawing the code">
+          ${({ shape, size }) => html`<svg class="qr" viewBox=${`0 0 ${size} ${size}`} role="img" aria-label="QR code of the server’s address and the token"><rect class="qr-light" width=${size} height=${size} /><path class="qr-dark" d=${shape} /></svg>`}
+        <//>
+      </div>
+      <div class="stack">
+        ${link && html`<div><p class="field-name">Link to send</p><${Copy} text=${link} label="Link that enrols" /><p class="note">It shows this code and this command, without a sign-in.</p></div>`}
+        <div><p class="field-name">Token</p><${Copy} text=${token} label="Enrolment token" /></div>
+        <div><p class="field-name">On the device</p><${Copy} text=${`tributary participant run --server ${location.origin} --ca ca.pem --token ${token} --journal journal`} label="Command that enrols" /></div>
+        <${Authority} pem=${pem} />
+        <p class="note">The folder <code>journal</code> keeps the device’s certificate and key: later starts need it, and no token.</p>
+        <p class="note">The QR code is JSON: the address of this coordinator as “server”, the token as “enrollment_token”${pem ? ', and the certificate of its authority as “ca_pem”' : ''}.</p>
+      </div>
+    </div>`;
+}
 
 export function Enrol({ onClose }) {
   const [form, setForm] = useState({ name: '', labels: '', hours: 24 });

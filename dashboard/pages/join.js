@@ -21,7 +21,6 @@ export function Join({ named }) {
           <section class="card">
             <p>Scan the code with the app on your device, or run the command where your data are. The token enrols one participant, once; keep it to yourself.</p>
             <${Invitation} token=${token} />
-            <p class="note"><code>ca.pem</code> is the certificate by which your device knows this coordinator. Ask whoever sent you the link for it.</p>
           </section>`
         : html`<${Empty} heading="This link is not whole">Ask whoever sent it for all of it: it ends with a token of 43 characters.<//>`}
     </main>`;

@@ -8,7 +8,6 @@ import { useAction, usePaced, useResource } from '../lib/resource.js';
 import { watchTask } from '../lib/live.js';
 import { Badge, Button, Card, Confirm, Crumbs, Facts, Loaded, Notice, PageHead, Stale, Stat, Stats, Table } from '../lib/ui.js';
 import { Timeline } from './timeline.js';
-import { Given } from './given.js';
 import { releases } from './ledger.js';
 
 /** Members of a cohort that are shown at first. */
@@ -74,7 +73,6 @@ export function Round({ task, number, me }) {
           ${attempt && html`<${Button} onClick=${() => setAttempt(null)}>Latest attempt<//>`}
         <//>
         <${Outcome} round=${view} />
-        <${Given} round=${view} />
         <${Stats}>
           <${Stat} label="Cohort" value=${integer(view.cohort)} />
           <${Stat} label="In the sum" value=${integer(view.secure_aggregation?.included ?? view.reported)} />
@@ -151,7 +149,7 @@ function Result({ round, task }) {
   return html`
     <${Card} heading="Result">
       <${Facts} items=${[
-        ...Object.entries(round.metrics).map(([name, { value, count }]) => [title(name), html`${metric(name, value)} <span class="note">on ${plural(count, 'example')}</span>`]),
+        ...Object.entries(round.metrics).map(([name, { value, count }]) => [title(name), html`${metric(name, value)} <span class="note">on ${round.secure_aggregation ? 'about ' : ''}${plural(count, 'example')}</span>`]),
         ...Object.entries(round.distributions ?? {}).map(([name, d]) => [`${title(name)}, median`, html`${metric(name, d.p50)} <span class="note">${metric(name, d.p10)} to ${metric(name, d.p90)}</span>`]),
         ['Started from', `version ${integer(round.base.version)}`],
         ['Published', round.model && html`<a href=${to('tasks', task, 'models')}>version ${integer(round.model.version)}</a> <code>${short(round.model.sha256)}</code>`],

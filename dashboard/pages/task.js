@@ -10,14 +10,13 @@ import { Badge, Button, Card, Confirm, Crumbs, Facts, Loaded, Lost, Notice, Page
 import { TaskCharts } from './task-charts.js';
 import { Models } from './models.js';
 import { Ledger } from './ledger.js';
-import { Given } from './given.js';
 import { Serving } from './serving.js';
 import { PhaseProgress } from './timeline.js';
 import { lastOf } from './tasks.js';
 
 const ROUNDS_MAX = 10_000;
 /** The fields that the page shows of a round, of which a task may have ten thousand; rounds that change later are read with all fields. */
-const FIELDS = ['number', 'attempt', 'state', 'failure', 'phases', 'cohort', 'reported', 'dropped', 'dropped_in', 'secure_aggregation', 'bytes_up', 'bytes_down', 'metrics', 'distributions', 'epsilon', 'base_given_by', 'opened_at', 'ended_at', 'seconds'];
+const FIELDS = ['number', 'attempt', 'state', 'failure', 'phases', 'cohort', 'reported', 'dropped', 'dropped_in', 'secure_aggregation', 'bytes_up', 'bytes_down', 'metrics', 'distributions', 'epsilon', 'opened_at', 'ended_at', 'seconds'];
 const REDRAW_MS = 250;
 const ORDER = ['SELECTING', 'SHARING', 'COLLECTING', 'CONFIRMING', 'UNMASKING', 'AGGREGATING'];
 
@@ -99,8 +98,9 @@ export function Task({ task, tab, me }) {
 function Warnings({ task }) {
   return html`
     ${task.shortage && html`<${Notice}><p><strong>Waiting for participants.</strong> The next round needs ${integer(task.shortage.needed)}; ${integer(task.shortage.enrolled)} are enrolled and eligible, ${integer(task.shortage.waiting)} are checked in.</p><//>`}
+    ${task.participants?.refusing.length > 0 && html`<${Notice}><p><strong>Participants refuse this task:</strong> ${task.participants.refusing.map((one) => `${plural(one.participants, 'participant')} (${words(one.reason)})`).join(', ')}. They are not drawn. Of ${plural(task.participants.eligible, 'eligible participant')}, ${integer(task.participants.waiting)} wait.</p><//>`}
     ${task.behind && html`<${Notice} tone="bad"><p><strong>Participants have seen more than this coordinator.</strong> An older database was restored: ${integer(task.behind.participants)} report rounds up to ${integer(task.behind.seen_round)}, and the next here is ${integer(task.behind.next_round)}. Until it is rebased they take no part.</p><//>`}
-    ${task.updates_readable_by === 'operator' && html`<${Notice}><p>Secure aggregation is off: the operator of this coordinator can read every update.</p><//>`}`;
+    ${task.protection?.updates === 'readable_by_coordinator' && html`<${Notice}><p>Secure aggregation is off: the operator of this coordinator can read every update.</p><//>`}`;
 }
 
 /** What may be done to a task: in which statuses, if it is so, and what is sent. */
@@ -129,19 +129,52 @@ function Controls({ task, onDone, onStale }) {
     ${control && html`<${Confirm} heading=${control.heading} confirm=${`${control.text} ${task.name}`} danger=${control.danger} action=${action} onClose=${close}><p>${control.says}</p><//>`}`;
 }
 
+/** The issuer of members' certificates, in words. */
+const CERTIFIED_BY = {
+  coordinator: 'the coordinator’s own authority, which can invent members',
+  external_signer: 'an external authority, which signs what the coordinator forwards',
+  external_authority: 'an external authority',
+};
+
+/** What bounds the difference of sums of several rounds, in words. */
+function acrossRounds(bound) {
+  if (bound.kind === 'noise') return bound.epsilon == null ? 'noise (the ledger cannot be read)' : `noise (ε ${figure(bound.epsilon)} so far)`;
+  if (bound.kind === 'batches') return `batches of ${integer(bound.size)}`;
+  return 'not protected';
+}
+
+/** Who can read updates, in few words. */
+function guarantee(protection) {
+  if (protection.updates !== 'hidden_in_sums') return { value: 'readable', note: 'by the coordinator' };
+  return { value: 'hidden in sums', note: `across rounds: ${acrossRounds(protection.across_rounds)}` };
+}
+
+/** Who can read updates, with the assumptions and limits. */
+function protectionFacts(protection) {
+  if (!protection) return [];
+  if (protection.updates !== 'hidden_in_sums') return [['Secure aggregation', 'off: the coordinator and its operator can read every update']];
+  return [
+    ['Secure aggregation', `on: each update is hidden inside each opened sum, of at least ${integer(protection.smallest_sum)} updates`],
+    ['Tolerated colluders', `${figure(protection.max_corrupt_fraction * 100)} % of the cohort or group, ${integer(protection.tolerated_colluders)} in the smallest`],
+    ['Members certified by', CERTIFIED_BY[protection.certified_by] ?? words(protection.certified_by)],
+    ['Across rounds', acrossRounds(protection.across_rounds)],
+  ];
+}
+
 function Overview({ task, rounds, newest, loading }) {
   const measured = rounds.findLast((round) => Object.keys(round.metrics).length > 0);
   const budget = task.spec.privacy?.epsilon;
   return html`
     <${Stats}>
-      <${Stat} label="Rounds" value=${integer(task.rounds_completed)} note=${`of ${integer(task.rounds_total)}`} />
+      <${Stat} label="Rounds" value=${integer(task.rounds_completed)} note=${task.status === 'CANCELLED' ? `cancelled; ${integer(task.rounds_total)} were planned` : `of ${integer(task.rounds_total)}`} />
       ${measured && html`
         <${Stat} label="Loss" value=${lastOf(measured.metrics, 'loss')} note=${`round ${integer(measured.number)}`} />
         <${Stat} label="Accuracy" value=${lastOf(measured.metrics, 'accuracy')} note=${`round ${integer(measured.number)}`} />`}
       ${task.ledger && html`
         <${Stat} label="ε spent" value=${figure(task.ledger.spent.published)} note=${budget ? `of ${figure(budget)}` : 'no budget'} />
         <${Stat} label="Rounds the budget allows" value=${task.ledger.rounds_left == null ? 'no limit' : integer(task.ledger.rounds_left)} />`}
-      <${Stat} label="Updates readable by" value=${words(task.updates_readable_by)} />
+      ${task.protection && html`<${Stat} label="Updates" ...${guarantee(task.protection)} />`}
+      ${task.participants && html`<${Stat} label="Participants waiting" value=${integer(task.participants.waiting)} note=${`of ${integer(task.participants.eligible)} eligible`} />`}
       <${Stat} label="Model" value=${`v${task.model_version}`} note=${`${integer(task.parameters)} parameters${task.promoted_version == null ? '' : `, v${task.promoted_version} promoted`}`} />
     <//>
     <${Now} task=${task} round=${newest} />
@@ -164,7 +197,7 @@ function Now({ task, round }) {
   const waiting = task.waiting_for && html`<${Waiting} for=${task.waiting_for} now=${now} />`;
   if (!round) return html`<${Card} heading="Now"><p class="note">No round has opened yet.</p>${waiting}<//>`;
   const phases = new Map(round.phases.map((phase) => [phase.state, phase]));
-  const expected = round.secure_aggregation || task.updates_readable_by === 'nobody' ? ORDER : ['SELECTING', 'COLLECTING', 'AGGREGATING'];
+  const expected = round.secure_aggregation || task.protection?.updates === 'hidden_in_sums' ? ORDER : ['SELECTING', 'COLLECTING', 'AGGREGATING'];
   const current = phases.get(round.state);
   const link = html`<a class="button button-plain" href=${to('tasks', task.name, 'rounds', round.number)}>Look at round ${integer(round.number)}</a>`;
   return html`
@@ -176,7 +209,6 @@ function Now({ task, round }) {
       </ol>
       ${current && !current.ended_at && html`<${PhaseProgress} phase=${current} now=${now} />`}
       ${waiting}
-      <${Given} round=${round} />
     <//>`;
 }
 
@@ -213,7 +245,7 @@ function Specification({ task }) {
         ['Model', spec.model?.architecture?.kind ? `${spec.model.architecture.kind}, ${integer(task.parameters)} parameters` : `${integer(task.parameters)} parameters`],
         ['Cohort', spec.selection?.cohort?.count ? integer(spec.selection.cohort.count) : spec.selection?.cohort?.fraction ? `${figure(spec.selection.cohort.fraction * 100)} % of participants` : null],
         ['Training', spec.training?.epochs ? `${plural(spec.training.epochs, 'epoch')}, batches of ${spec.training.batch_size}, learning rate ${spec.training.learning_rate}` : null],
-        ['Secure aggregation', task.updates_readable_by === 'nobody' ? 'on: nobody can read an update' : 'off: the operator can read every update'],
+        ...protectionFacts(task.protection),
         ['Privacy', task.ledger ? `${words(spec.privacy.mechanism)}, ε ${figure(spec.privacy.epsilon)}, δ ${spec.privacy.delta}` : 'no noise: sums are released as they are'],
       ]} />
     <//>

@@ -24,8 +24,8 @@ async function details(task, signal) {
     get(`${path`/v1/tasks/${task.id}/rounds`}?limit=5`, { signal }),
   ]);
   const measured = rounds.items.find((round) => Object.keys(round.metrics).length > 0);
-  const { shortage, behind, updates_readable_by: readable } = view;
-  return { shortage, behind, readable, round: rounds.items[0], ended: rounds.items.find((round) => round.ended_at != null), metrics: measured?.metrics ?? {} };
+  const { shortage, behind, protection } = view;
+  return { shortage, behind, protection, round: rounds.items[0], ended: rounds.items.find((round) => round.ended_at != null), metrics: measured?.metrics ?? {} };
 }
 
 /** Details of tasks by id. An answer that a later one has overtaken is dropped. */
@@ -82,7 +82,7 @@ export function Tasks({ me }) {
   const columns = (privacy) => [
     ['Task', (task) => html`<span class="choose"><input type="checkbox" checked=${chosen.includes(task.id)} onChange=${() => choose(task.id)} aria-label=${`Compare ${task.name}`} /><span><a class="strong" href=${to('tasks', task.name)}>${task.name}</a><span class="sub">${integer(task.parameters)} parameters</span></span></span>`, { wide: true }],
     ['State', (task) => html`<${Badge} state=${task.status} />${found[task.id] && html`<${Attention} task=${task} of=${found[task.id]} />`}`],
-    ['Round', (task) => html`${integer(Math.max(task.rounds_completed, found[task.id]?.round?.number ?? 0))} <span class="quiet">of ${integer(task.rounds_total)}</span>${found[task.id]?.round && task.status === 'ACTIVE' && html`<span class="sub">${found[task.id].round.state.toLowerCase()}</span>`}`],
+    ['Round', (task) => html`${integer(Math.max(task.rounds_completed, found[task.id]?.round?.number ?? 0))} <span class="quiet">${task.status === 'CANCELLED' ? 'cancelled, of' : 'of'} ${integer(task.rounds_total)}</span>${found[task.id]?.round && task.status === 'ACTIVE' && html`<span class="sub">${found[task.id].round.state.toLowerCase()}</span>`}`],
     ['Loss', (task) => lastOf(found[task.id]?.metrics, 'loss'), { number: true }],
     ['Accuracy', (task) => lastOf(found[task.id]?.metrics, 'accuracy'), { number: true }],
     ['ε spent', (task) => { const ledger = privacy.get(task.id); return ledger ? (ledger.damaged ? html`<${Badge} state="damaged" tone="bad" />` : figure(ledger.spent?.published)) : html`<span class="quiet">not private</span>`; }, { number: true }],
@@ -115,14 +115,14 @@ export function Tasks({ me }) {
 }
 
 /** What somebody may have to do something about, in few words. The task's page has more. */
-function Attention({ task, of: { shortage, behind, readable, round, ended } }) {
+function Attention({ task, of: { shortage, behind, protection, round, ended } }) {
   const isOver = task.status === 'COMPLETED' || task.status === 'CANCELLED';
   const lines = [
     shortage && `${integer(shortage.waiting)} of ${integer(shortage.needed)} checked in`,
     behind && 'participants have seen more rounds',
     !isOver && round?.attempt > 1 && `attempt ${integer(round.attempt)} of round ${integer(round.number)}`,
     !isOver && ended?.state === 'FAILED' && `round ${integer(ended.number)} failed: ${reason(ended.failure)}`,
-    readable === 'operator' && 'the operator can read updates',
+    protection?.updates === 'readable_by_coordinator' && 'the operator can read updates',
   ];
   return lines.filter(Boolean).map((line) => html`<span class="sub sub-warn">${line}</span>`);
 }

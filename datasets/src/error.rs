@@ -3,9 +3,9 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::{idx, partition, synthetic, text};
+use crate::limits;
 
-/// Errors when data are read, generated or partitioned. Each message says what was wrong and what would be right.
+/// Errors when data are read, generated or partitioned. Each message states what was wrong and what would be right.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DataError {
@@ -53,14 +53,14 @@ pub enum DataError {
     #[error("{} continues after the {expected} bytes of content that its header announces", .path.display())]
     TrailingBytes {
         path: PathBuf,
-        /// Bytes of content that the header announces.
+        /// Bytes of content announced in the header.
         expected: usize,
     },
-    /// A header announces no items or implausibly many.
+    /// A header announces zero or implausibly many items.
     #[error(
         "the header of {} announces {count} items of {rows} × {columns}; from 1 to {} items, sides from 1 to {} and at \
          most {} bytes altogether are read",
-        .path.display(), idx::MAX_ITEMS, idx::MAX_SIDE, idx::MAX_CONTENT_BYTES
+        .path.display(), limits::MAX_ITEMS, limits::MAX_SIDE, limits::MAX_CONTENT_BYTES
     )]
     BadHeader { path: PathBuf, count: u32, rows: u32, columns: u32 },
     /// The two files of a pair differ in length.
@@ -78,12 +78,12 @@ pub enum DataError {
         classes: usize,
     },
     /// A text exceeds the maximum size.
-    #[error("{} is larger than {} bytes, the most that is read", .path.display(), text::MAX_BYTES)]
+    #[error("{} is larger than {} bytes, the most that is read", .path.display(), limits::MAX_BYTES)]
     TextTooLarge { path: PathBuf },
     /// A text is not UTF-8.
     #[error("{} is not UTF-8 text", .path.display())]
     NotUtf8 { path: PathBuf },
-    /// A text has no speakers.
+    /// A text without speakers.
     #[error("{} has no speakers; a speech is a line `SPEAKER:` after a blank line, then what is said", .path.display())]
     NoSpeakers { path: PathBuf },
     /// There are fewer speakers with enough text than participants.
@@ -98,7 +98,7 @@ pub enum DataError {
         needed: usize,
     },
     /// The sequence length is out of range.
-    #[error("sequences of {0} characters are not possible; give a length from 1 to {max}", max = text::MAX_LENGTH)]
+    #[error("sequences of {0} characters are not possible; give a length from 1 to {max}", max = limits::MAX_LENGTH)]
     BadLength(usize),
     #[error("there are no participants; ask for at least one")]
     NoParticipants,
@@ -108,7 +108,7 @@ pub enum DataError {
     /// The Dirichlet concentration is out of range.
     #[error(
         "a Dirichlet ALPHA of {0} is not possible; give a number above 0, at most {max:e}",
-        max = partition::MAX_ALPHA
+        max = limits::MAX_ALPHA
     )]
     BadAlpha(f64),
     /// The number of shards per participant is zero.
@@ -120,7 +120,7 @@ pub enum DataError {
     )]
     UnknownPartition(String),
     /// A parameter of the synthetic benchmark is out of range.
-    #[error("{name} = {value} is not possible for synthetic data; give a number from 0 to {:e}", synthetic::MAX_SPREAD)]
+    #[error("{name} = {value} is not possible for synthetic data; give a number from 0 to {:e}", limits::MAX_SPREAD)]
     BadSpread {
         /// `alpha` or `beta`.
         name: &'static str,

@@ -2,7 +2,7 @@
 
 use crate::{DataError, Dataset, Labelled, Partition};
 
-/// Every participant's data, and a test set that nobody trains on.
+/// Every participant's data, and a held-out test set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Federated {
     /// Each participant's own data, never empty.

@@ -10,14 +10,9 @@ use std::path::{Path, PathBuf};
 
 use flate2::bufread::MultiGzDecoder;
 
+pub use crate::limits::{MAX_CONTENT_BYTES, MAX_ITEMS, MAX_SIDE};
 use crate::{DataError, Labelled};
 
-/// Maximum number of images or labels in a file.
-pub const MAX_ITEMS: u32 = 1_000_000;
-/// Maximum number of rows and of columns of an image.
-pub const MAX_SIDE: u32 = 4096;
-/// Maximum content of a file in bytes: MNIST has 47 million, EMNIST 639 million.
-pub const MAX_CONTENT_BYTES: u64 = 1 << 30;
 pub const CLASSES: usize = 10;
 /// Mean of MNIST's training pixels on a scale of 0 to 1.
 pub const PIXEL_MEAN: f32 = 0.1307;

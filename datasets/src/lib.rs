@@ -16,6 +16,7 @@ mod dataset;
 mod error;
 mod federated;
 pub mod idx;
+mod limits;
 pub mod partition;
 mod random;
 pub mod synthetic;

@@ -14,10 +14,9 @@ use rand::seq::SliceRandom;
 use rand_distr::{Distribution, Gamma};
 
 use crate::DataError;
+pub use crate::limits::MAX_ALPHA;
 use crate::random::{Purpose, stream, whole};
 
-/// Largest Dirichlet concentration, at which the partition is even to one part in ten thousand.
-pub const MAX_ALPHA: f64 = 1e9;
 /// Number of Dirichlet draws before the smallest parts are topped up instead.
 const MAX_DRAWS: usize = 100;
 

@@ -4,7 +4,7 @@
 //! (FedProx, 2020), §5.1. Participant k draws a model `W_k, b_k ~ N(u_k, 1)` with `u_k ~ N(0, α)`, and inputs `x_k ~
 //! N(v_k, Σ)` with `v_k ~ N(B_k, 1)` element by element, `B_k ~ N(0, β)` and `Σ` diagonal with `Σ_jj = j^-1.2`. The
 //! label is `argmax softmax(W_k x + b_k)`. Second arguments of `N` are variances; `u_k` and `B_k` are single numbers,
-//! as in the authors' code. β controls how far apart the participants' inputs lie. α moves the models' parameters; but
+//! as in the authors' code. β controls the distance between the participants' inputs. α moves the models' parameters; but
 //! one `u_k` for all classes shifts all logits alike, so α does not change the labels. Even α = β = 0 is not IID: each
 //! participant still draws its own `W_k`, `b_k` and `v_k`.
 //!
@@ -15,6 +15,7 @@ use rand::Rng;
 use rand_distr::{Distribution, LogNormal, Normal, StandardNormal};
 
 use crate::federated::numbered;
+pub use crate::limits::MAX_SPREAD;
 use crate::random::{Purpose, stream, whole};
 use crate::{DataError, Dataset, Federated, Labelled};
 
@@ -27,10 +28,8 @@ pub const MIN_EXAMPLES: usize = 50;
 pub const MAX_EXAMPLES: usize = 5000;
 /// Share of each participant's examples that goes to the test set.
 pub const HELD_OUT: f64 = 0.2;
-/// Largest α and β, so that every feature is a finite `f32`.
-pub const MAX_SPREAD: f64 = 1e6;
 
-/// Generates the data of `participants`; the test set is the union of everybody's held-out examples.
+/// Generates the data of `participants`; the test set is the union of all held-out examples.
 ///
 /// # Errors
 /// [`DataError::NoParticipants`]; [`DataError::BadSpread`] for an α or β that is not in 0..=[`MAX_SPREAD`].

@@ -9,12 +9,9 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+pub use crate::limits::{MAX_BYTES, MAX_LENGTH};
 use crate::{DataError, Dataset, Federated, Text};
 
-/// Maximum size of a text, in bytes.
-pub const MAX_BYTES: u64 = 64 << 20;
-/// Maximum length of a sequence, in characters.
-pub const MAX_LENGTH: usize = 4096;
 /// Share of each speaker's sequences, taken from the end, that goes to the test set.
 pub const HELD_OUT: f64 = 0.2;
 /// Name of the file in its folder.
@@ -89,7 +86,7 @@ fn read(dir: &Path) -> Result<String, DataError> {
 struct Speaker<'a> {
     name: &'a str,
     says: String,
-    /// Length of `says` in characters.
+    /// Length of the speaker's text in characters.
     characters: usize,
 }
 

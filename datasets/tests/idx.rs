@@ -1,7 +1,5 @@
 //! MNIST files, sound and damaged in every way the loader names.
 
-#![expect(clippy::unwrap_used, reason = "a failed step of a test should panic")]
-
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -160,7 +158,7 @@ fn implausible_headers_are_refused_before_anything_is_read() {
         let error = refused(&words(&header), &labels(3));
         assert!(matches!(error, DataError::BadHeader { .. }), "{header:?}: {error}");
     }
-    // Within bounds, but the bytes are not there: no gigabyte is set aside for them.
+    // Within bounds, but the bytes are missing: no gigabyte is allocated for them.
     let error = refused(&words(&[0x803, 64, 4096, 4096]), &labels(3));
     assert!(matches!(error, DataError::Truncated { expected: 1_073_741_824, found: 0, .. }), "{error}");
 }

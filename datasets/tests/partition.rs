@@ -1,7 +1,5 @@
 //! Properties of every partition, for any labels.
 
-#![expect(clippy::unwrap_used, reason = "a failed step of a test should panic")]
-
 use datasets::{DataError, Partition};
 use proptest::prelude::*;
 
@@ -61,7 +59,7 @@ fn balanced() -> Vec<u32> {
     (0..10).cycle().take(3000).collect()
 }
 
-/// Mean over participants of the share that its commonest class has of its examples: 0.1 is even, 1 is one class each.
+/// Mean over participants of the share of the most frequent class in their examples: 0.1 is even, 1 is one class each.
 fn skew(parts: &[Vec<usize>], labels: &[u32]) -> f64 {
     let commonest = |part: &Vec<usize>| {
         let count = |class| part.iter().filter(|&&i| labels[i] == class).count();

@@ -1,4 +1,4 @@
-//! Synthetic(α, β): shapes, reproducibility, and that α and β do what they are for.
+//! Synthetic(α, β): shapes, reproducibility, and the effects of α and β.
 
 use datasets::{DataError, Dataset, Labelled, synthetic};
 

@@ -1,8 +1,4 @@
-//! Plays: who speaks, how the text is cut, and what is refused.
-
-#![expect(clippy::unwrap_used, reason = "a failed step of a test should panic")]
-
-mod common;
+//! Plays: speakers, division of the text, and rejections.
 
 use std::fs;
 use std::path::Path;
@@ -80,7 +76,7 @@ fn bad_requests_are_refused() {
     assert!(matches!(load(PLAY, 0, 3), Err(DataError::NoParticipants)));
     assert!(matches!(load(PLAY, 1, 0), Err(DataError::BadLength(0))));
     assert!(matches!(load(PLAY, 1, usize::MAX), Err(DataError::BadLength(_))));
-    // Bob says three characters; two sequences of one and their last target fit, two of three do not.
+    // Bob has three characters; two sequences of one and their last target fit, two of three do not.
     assert!(matches!(load(PLAY, 3, 3), Err(DataError::TooFewSpeakers { asked: 3, found: 2, needed: 7 })));
     assert_eq!(load(PLAY, 3, 1).unwrap().names, ["ANNE", "CARL", "BOB"]);
     assert!(matches!(load(PLAY, 4, 1), Err(DataError::TooFewSpeakers { asked: 4, found: 3, needed: 3 })));
@@ -110,7 +106,7 @@ fn a_text_beyond_the_limit_is_refused() {
 
 #[test]
 fn shakespeare_is_dealt_out_by_speaker() {
-    let Some(dir) = common::real_data("shakespeare") else { return };
+    let Some(dir) = crate::common::real_data("shakespeare") else { return };
     let federated = text::load(&dir, 20, 80).unwrap();
     assert_eq!(federated.names[..2], ["GLOUCESTER", "DUKE VINCENTIO"]);
     let sizes: Vec<usize> = federated.shards.iter().map(Dataset::len).collect();

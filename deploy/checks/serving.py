@@ -41,7 +41,7 @@ def takes(binary):
 
 def answered():
     """Paths that the health port answers."""
-    text = (ROOT / "cli/src/serving/v2/mod.rs").read_text()
+    text = (ROOT / "serving/src/server/v2/mod.rs").read_text()
     router = re.search(r"fn health_router\(.*?\n}\n", text, re.S).group(0)
     return set(re.findall(r'\.route\("([^"]+)"', router))
 

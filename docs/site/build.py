@@ -75,7 +75,8 @@ class Staging:
             # A file that a page shows: it comes along as it is, if it is one to read.
             if place.suffix == ".md":
                 return text
-            self.write(name, place.read_text())
+            (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(place, self.folder / name)
             return match.group()
 
         self.write(page, outside_fences(source.read_text(), lambda text: LINK.sub(link, text)))

@@ -29,10 +29,15 @@ loss = lambda: sum((a * x + b - y) ** 2 for x, y in rows) / len(rows)
 if about["kind"] == "evaluate":
     write("result.json", json.dumps({"examples": len(rows), "metrics": {"loss": loss()}}).encode())
     sys.exit()
-if "optimizer" in about["plan"]:
-    write("refused", b"this program takes steps of gradient descent alone")
+# A key at its usual value is absent, null or 0. Each step of gradient descent takes all rows.
+plan = about["plan"]
+unknown = [key for key in sorted(set(plan) - {"epochs", "steps", "batch_size", "learning_rate", "budget", "fairness"}) if plan[key]]
+if plan["batch_size"] < len(rows):
+    unknown.append("batch_size")
+if unknown:
+    write("refused", f"this program does not follow training.{unknown[0]} = {json.dumps(plan[unknown[0]])}".encode())
     sys.exit(75)
-rate, steps = about["plan"]["learning_rate"], about["plan"]["steps"] or 10
+rate, steps = plan["learning_rate"], plan["steps"] or plan["epochs"]
 for step in range(steps):
     errors = [(a * x + b - y, x) for x, y in rows]
     a -= rate * 2 * sum(error * x for error, x in errors) / len(rows)

@@ -7,6 +7,14 @@
 set -eu
 job=$TRIBUTARY_JOB numbers=$1
 grep -q '"kind": "train"' "$job/job.json" || exit 75
+# It follows epochs and learning_rate. A task's other settings are absent, null or 0 at their usual values.
+for key in accumulate adaptive_mu gradient_clip momentum optimizer precision proximal_mu schedule solver steps warmup weight_decay; do
+    if sed -n '/^  "plan": {/,/^  }/p' "$job/job.json" | grep "^    \"$key\":" | grep -Evq ': (null|0|0\.0),?$'; then
+        echo "this program does not follow training.$key" >"$job/draft"
+        mv "$job/draft" "$job/refused"
+        exit 75
+    fi
+done
 
 setting() { # name: a number of the plan
     sed -n "s/.*\"$1\": \([0-9.e-]*\),*/\1/p" "$job/job.json" | head -n 1

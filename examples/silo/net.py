@@ -41,21 +41,25 @@ def evaluate(job):
 
 
 def steps(job, count, start=0):
-    """Of each step its number, how many there are, and its rows: the same in each process, and after each start."""
-    of = job.plan.steps or job.plan.epochs * count // job.plan.batch_size
+    """Of each step its number, how many there are, and its rows: the same in each process, and after each start.
+
+    Batches that the plan accumulates into one step are one batch here: the mean of their gradients is the gradient of their mean.
+    """
+    size = job.plan.batch_size * job.plan.accumulate
+    of = job.plan.steps or max(job.plan.epochs * count // size, 1)
     if job.budget.steps is not None:
         of = min(of, job.budget.steps)
     for step in range(start, of):
         draw = torch.Generator().manual_seed((job.seed + step) % 2**63)
-        yield step + 1, of, torch.randperm(count, generator=draw)[: job.plan.batch_size]
+        yield step + 1, of, torch.randperm(count, generator=draw)[:size]
 
 
 def sgd(job, parameters):
-    """The optimizer; a task that asks for another is told that this site has none."""
-    of_sgd_alone(job)
+    """The optimizer."""
+    follow(job)
     return torch.optim.SGD(parameters, lr=job.plan.learning_rate, momentum=job.plan.momentum, weight_decay=job.plan.weight_decay)
 
 
-def of_sgd_alone(job):
-    if job.plan.optimizer["name"] != "sgd":
-        job.refuse(f"this program trains by SGD, and the task wants {job.plan.optimizer['name']}")
+def follow(job):
+    """Refuses a plan that asks for more than `sgd` and `steps` do, for example AdamW, a clipped gradient, FedProx, a schedule or bf16."""
+    job.follow("epochs", "steps", "batch_size", "accumulate", "learning_rate", "momentum", "weight_decay")

@@ -2,7 +2,8 @@
 
     tributary participant run … --trainer 'python3 examples/silo/scikit.py rows.csv' --trainer-dir jobs
 
-The task's model: { name = "coef", shape = [3, COLUMNS] }, { name = "intercept", shape = [3] }, both zeros at first.
+The task's model: { name = "coef", shape = [3, COLUMNS] }, { name = "intercept", shape = [3] }, both zeros at first. Its [training] has
+batch_size = 1.
 """
 import sys
 
@@ -12,8 +13,8 @@ from sklearn.linear_model import SGDClassifier
 from sklearn.metrics import log_loss
 
 job = tributary.job()
-if job.plan.optimizer["name"] != "sgd":
-    job.refuse("scikit-learn's linear classifier trains by SGD alone")
+# The classifier takes a step after each row.
+job.follow("epochs", "learning_rate", "weight_decay", batch_size=1)
 rows = np.loadtxt(sys.argv[1], delimiter=",", ndmin=2)
 x, y = rows[:, :-1], rows[:, -1].astype(int)
 model, classes = job.model(), np.arange(3)

@@ -13,7 +13,7 @@ if job.kind == "evaluate":
 model = net.model()
 model.load_state_dict(job.model())
 if processes > 1:
-    net.of_sgd_alone(job)
+    net.follow(job)
     model = DistributedDataParallel(model)
     plan = job.plan
     optimizer = ZeroRedundancyOptimizer(

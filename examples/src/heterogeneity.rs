@@ -24,7 +24,7 @@ use task_spec::{Budget, TrainingPlan};
 
 /// Number of participants.
 pub const DEVICES: u32 = 30;
-/// Cohort size, unless everybody takes part.
+/// Cohort size under partial participation.
 pub const COHORT: usize = 10;
 /// Number of stragglers in a cohort.
 pub const STRAGGLERS: usize = 9;

@@ -7,6 +7,7 @@ pub mod heterogeneity;
 
 use anyhow::{Context as _, Result, ensure};
 use client_sdk::journal::MemoryJournal;
+use client_sdk::transport::Proxy;
 use client_sdk::{Outcome, Participant, ParticipantError, SecurityPolicy, TableTrainer};
 use coordinator::config::Config;
 use coordinator::{Coordinator, Parts, Running};
@@ -165,6 +166,7 @@ impl Lab {
         for (index, table) in tables.into_iter().enumerate() {
             let mut participant = Participant::builder()
                 .server(self.url())
+                .proxy(Proxy::none())
                 .ca_pem(self.ca_pem())
                 .enrollment_token(self.enrollment_token(&format!("{name}-{index}")).await?)
                 .task(name)

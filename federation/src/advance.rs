@@ -1,18 +1,18 @@
-//! The rule that advances a round: given its state, counted facts and the time, it decides what happens next.
+//! The rule that advances a round: given its state, counted facts and the time, it decides the next step.
 //!
-//! It is a pure function. The holder of the round's lease calls it, executes the decision and stores the outcome by
-//! compare and swap; repeated calls give the same answer.
+//! It is a pure function. The holder of the round's lease calls it, executes the decision and stores the outcome by compare and swap;
+//! repeated calls give the same answer.
 
 use crate::round::{FailureReason, Round, RoundState};
 use crate::time::Timestamp;
 
-/// The facts about a round that the decision needs, counted in one transaction.
+/// The facts needed for the decision on a round, counted in one transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Number of eligible participants checked in; counted only while selecting.
     pub eligible: u32,
-    /// Number of participants that the current phase still waits for. While selecting for a round that takes all
-    /// finished updates: participants with an update that have not sent keys yet.
+    /// Number of participants awaited by the current phase. While selecting for a round that takes all finished updates: participants with
+    /// an update that have yet to send keys.
     pub pending: u32,
     /// Number of messages in the current secure aggregation phase: dealers, signatures or answers. 0 in other phases.
     pub answered: u32,
@@ -24,18 +24,18 @@ pub struct Tally {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Nothing before this time, unless the tally changes.
+    /// Wait until this time, unless the tally changes.
     Wait(Timestamp),
-    /// The clock jumped back behind the phase's start: restart the phase's time, or its deadline would never come.
+    /// The clock jumped back behind the phase's start: restart the phase's time, so that its deadline stays reachable.
     Rebase,
-    /// The phase is complete; go to the given state, which is not a failure.
+    /// The phase is complete; enter the given state, which is not a failure.
     Close(RoundState),
     /// The round cannot succeed any more.
     Abort(FailureReason),
     Done,
 }
 
-/// Decides what happens to `round` at `now`.
+/// Decides the next step of `round` at `now`.
 #[must_use]
 pub fn advance(round: &Round, tally: &Tally, now: Timestamp) -> Decision {
     let Some(deadline) = round.deadline_at() else {
@@ -71,9 +71,7 @@ fn selecting(round: &Round, tally: &Tally, late: bool) -> Option<Decision> {
     if round.limits.sampled.is_some_and(|sampled| sampled > limits.max) {
         return Some(Decision::Abort(FailureReason::TooManyParticipants));
     }
-    // Waits for everybody sampled: response time must not decide who takes part.
-    let wanted = round.limits.sampled.unwrap_or(limits.min);
-    if (tally.eligible >= wanted && tally.pending == 0) || (late && tally.eligible >= limits.min) {
+    if (tally.eligible >= round.limits.wanted() && tally.pending == 0) || (late && tally.eligible >= limits.min) {
         let is_secure = round.limits.secure.is_some();
         return Some(Decision::Close(if is_secure { RoundState::Sharing } else { RoundState::Collecting }));
     }

@@ -1,7 +1,7 @@
-//! Events: what changed, when and by whom. Every change of a task, a round, a model version, a participant or a token is one.
+//! Events: records of every change of a task, a round, a model version, a participant or a token, with time and actor.
 //!
-//! An event holds facts that every viewer may know and that may stay for ever: no secret, no name or label of a participant, and
-//! nobody's place in a cohort where the draw is secret.
+//! All fields of an event may be shown to every viewer and stored permanently. Events exclude secrets, names and labels of participants,
+//! and cohort membership where the draw is secret.
 
 use std::collections::BTreeMap;
 
@@ -152,7 +152,7 @@ pub struct Event {
     pub body: Facts,
 }
 
-/// What an event is about.
+/// The subject of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// The whole service: a participant or a token.
@@ -162,7 +162,7 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// The event that this happened to it, with facts.
+    /// Creates an event about this subject.
     pub fn event(
         self,
         at: Timestamp,

@@ -1,8 +1,7 @@
 //! Decides whether a published model version is kept.
 //!
-//! A round's metrics of the received model concern the version it started from. So a version is judged one round after
-//! its publication, by the next cohort. If it is too much worse than the last version that was kept, that version is
-//! published again instead of the round's result.
+//! A round's metrics of the received model concern the version it started from. So a version is judged one round after its publication, by
+//! the next cohort. If it is too much worse than the last kept version, the kept one is published again instead of the round's result.
 
 use task_spec::{Better, GateSpec};
 
@@ -26,21 +25,21 @@ pub enum GateVerdict {
     },
 }
 
-/// Judges the version of `present`, given all earlier measurements, oldest first. A version is compared with the last
-/// one that was kept. The measurement right after a rollback concerns a version that was good before, so it is kept
-/// whatever the value: the data have changed, not the model.
+/// Judges the version of `present`, given all earlier measurements, oldest first. A version is compared with the last kept one. The
+/// measurement right after a rollback concerns a version known to be good, so it is kept with any value: the data have changed, not the
+/// model.
 #[must_use]
 pub fn judge(gate: &GateSpec, past: &[Measured], present: Measured) -> GateVerdict {
     judge_all(gate, past.iter().copied().chain([present])).0
 }
 
-/// The version that the next measurement is compared with, and that a rollback publishes again.
+/// The reference version for the next measurement, which a rollback publishes again.
 #[must_use]
 pub fn last_kept(gate: &GateSpec, past: &[Measured]) -> Option<u32> {
     judge_all(gate, past.iter().copied()).1.map(|kept| kept.version)
 }
 
-/// The verdict on the last measurement, and the last version that was kept.
+/// The verdict on the last measurement, and the last kept version.
 fn judge_all(gate: &GateSpec, measurements: impl Iterator<Item = Measured>) -> (GateVerdict, Option<Measured>) {
     let mut kept: Option<Measured> = None;
     let mut verdict = GateVerdict::Keep;
@@ -99,7 +98,7 @@ mod tests {
     fn a_fall_beyond_the_bound_goes_back_to_the_last_version_that_was_kept() {
         assert_eq!(verdicts(Better::Higher, &[0.5, 0.6, 0.56, 0.7]), [None; 4]);
         assert_eq!(verdicts(Better::Higher, &[0.5, 0.6, 0.3]), [None, None, Some(1)]);
-        // Version 3 is version 1 again, version 4 comes of it; that one is bad, too.
+        // Version 3 repeats version 1, and version 4 is trained from it; that one is bad, too.
         assert_eq!(verdicts(Better::Higher, &[0.5, 0.6, 0.3, 0.6, 0.1]), [None, None, Some(1), None, Some(3)]);
         assert_eq!(verdicts(Better::Lower, &[2.0, 1.0, 1.04, 3.0]), [None, None, None, Some(2)]);
         assert_eq!(verdicts(Better::Higher, &[2.0, 1.0]), [None, Some(0)]);
@@ -107,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_version_that_was_good_once_is_not_rolled_back_for_ever() {
-        // The data changed: what was worth 0.6 is worth 0.2 now.
+        // The data changed: a model that scored 0.6 now scores 0.2.
         assert_eq!(verdicts(Better::Higher, &[0.6, 0.2, 0.2, 0.22, 0.1]), [None, Some(0), None, None, Some(3)]);
     }
 

@@ -1,14 +1,14 @@
-//! Rounds whose cohort is divided into groups, each with its own secure aggregation session.
+//! Rounds with a cohort divided into groups, each with its own secure aggregation session.
 //!
-//! All groups go through the phases together. A group that cannot continue is excluded, and the round continues while
-//! enough groups for the task's robust rule remain.
+//! All groups go through the phases together. A failing group is excluded, and the round continues while enough groups for the task's
+//! robust rule remain.
 
 pub use crate::limits::GroupLimits;
 
 use crate::advance::{Decision, Tally, advance};
 use crate::round::{FailureReason, Round, RoundState};
 
-/// The facts about one group that the decision needs.
+/// The facts about one group needed for the decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupTally {
     /// As for a round, but `eligible` and `published` are unused.
@@ -21,7 +21,7 @@ pub struct GroupTally {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupVerdict {
     pub decision: Decision,
-    /// Numbers of the groups, from 0, that cannot leave the current phase, with the reason.
+    /// Numbers of the groups, from 0, that cannot complete the phase, with the reason.
     pub lost: Vec<(u32, FailureReason)>,
 }
 
@@ -41,7 +41,7 @@ pub fn advance_groups(
     let Some(limits) = round.limits.groups.filter(|_| in_session) else {
         return GroupVerdict { decision: advance(round, tally, now), lost: Vec::new() };
     };
-    // Messages of lost groups are in no sum.
+    // Messages of lost groups are excluded from all sums.
     let healthy = groups.iter().filter(|facts| facts.complaints == 0);
     let reported: u32 = healthy.map(|facts| facts.tally.reported).sum();
     let group = of_group(round, &limits, reported);
@@ -90,8 +90,7 @@ pub fn is_enough(round: &Round, groups: u32, inputs: u32) -> bool {
     groups >= round.limits.groups.map_or(1, |limits| limits.needed) && inputs >= round.limits.collect.min
 }
 
-/// The round from one group's point of view. Once there are as many inputs as the task wants, no group with enough
-/// inputs waits for more.
+/// The round from one group's point of view. Once the task has enough inputs in total, a group with enough inputs stops waiting.
 fn of_group(round: &Round, limits: &GroupLimits, reported: u32) -> Round {
     let mut group = round.clone();
     let is_full = reported >= round.limits.collect.max;

@@ -42,11 +42,11 @@ id! {
     ParticipantId
 }
 id! {
-    /// An operator token or enrolment token (the row, never the secret).
+    /// An operator token or enrolment token (the row, not the secret).
     TokenId
 }
 id! {
-    /// An operator's sign-in with a browser (the row, never the cookie's secret).
+    /// An operator's sign-in with a browser (the row, not the cookie's secret).
     SignInId
 }
 
@@ -76,14 +76,14 @@ impl RoundKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Attempt {
     pub task: TaskId,
-    /// The round's number, which counts from 1.
+    /// The round's number, from 1.
     pub round: u32,
     /// Counts from 1 within the round.
     pub attempt: u32,
 }
 
 impl Attempt {
-    /// The round that it is an attempt at.
+    /// The round of the attempt.
     #[must_use]
     pub fn round_key(self) -> RoundKey {
         RoundKey { task: self.task, number: self.round }

@@ -1,12 +1,12 @@
 //! Rounds, cohorts and model versions, and the rules by which a round advances.
 //!
-//! This crate contains the rules only: no sockets, no rows, no message bytes, no parameter values. Time and randomness
-//! are arguments, so every rule can be tested without waiting.
+//! This crate contains rules only. Sockets, rows, message bytes and parameter values are elsewhere. Time and randomness are arguments, so
+//! every rule can be tested without waiting.
 //!
-//! It is an API boundary: `store` stores these types, `wire` shows them, and `coordinator` asks [`advance::advance`]
-//! what to do.
+//! It is an API boundary: `store` stores these types, `wire` shows them, and `coordinator` calls [`advance::advance`] for each decision.
 
 pub mod advance;
+pub mod batches;
 pub mod cohort;
 pub mod device_reason;
 pub mod event;

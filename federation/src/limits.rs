@@ -32,9 +32,9 @@ pub struct RoundLimits {
     pub collect: PhaseLimits,
     /// Time for summing and publishing.
     pub aggregate_deadline_ms: u64,
-    /// If the task samples: the number of participants that can be in the cohort, all of which are waited for until the
-    /// selection's deadline. These were drawn when the round opened; or, with [`TaskSpec::sampling_amplifies`], they
-    /// are the population to draw from when the selection closes.
+    /// If the task samples: the number of possible members of the cohort. The selection waits for all of them until its deadline. These
+    /// were drawn when the round opened; or, with [`TaskSpec::sampling_amplifies`], they are the population to draw from when the selection
+    /// closes.
     ///
     /// [`TaskSpec::sampling_amplifies`]: task_spec::TaskSpec::sampling_amplifies
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -51,6 +51,13 @@ pub struct RoundLimits {
 }
 
 impl RoundLimits {
+    /// Number of eligible participants for closing the selection before its deadline.
+    #[must_use]
+    pub fn wanted(&self) -> u32 {
+        // Waits for all sampled participants: response time must not influence membership.
+        self.sampled.unwrap_or(self.select.min)
+    }
+
     #[must_use]
     pub fn of(task: &TaskSpec) -> Self {
         let rounds = &task.rounds;
@@ -89,7 +96,7 @@ pub struct SecureLimits {
     pub share_deadline_ms: u64,
     /// Time for signing the included set.
     pub confirm_deadline_ms: u64,
-    /// Time for sending the shares that open the sum.
+    /// Time for sending the shares for opening the sum.
     pub unmask_deadline_ms: u64,
 }
 
@@ -100,7 +107,7 @@ pub struct GroupLimits {
     pub size: u32,
     /// Number of groups; 0 until the cohort is drawn.
     pub count: u32,
-    /// Number of groups that the rule requires; 0 until the cohort is drawn.
+    /// Number of groups required by the rule; 0 until the cohort is drawn.
     pub needed: u32,
     /// Number of inputs required to open a group's sum; 0 until the cohort is drawn.
     pub collect_min: u32,

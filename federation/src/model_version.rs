@@ -19,7 +19,7 @@ pub struct ModelVersion {
     pub round: Option<u32>,
     /// The version it was trained from, or is again.
     pub parent: Option<u32>,
-    /// Clipping norm of the rounds that start from it, finite and above 0; `None` without a privacy mechanism.
+    /// Clipping norm of the rounds based on it, finite and above 0; `None` without a privacy mechanism.
     pub clip: Option<f64>,
     /// The blob of the server optimizer's state; `None` for version 0 and for a stateless optimizer.
     pub optimizer_state: Option<Digest>,
@@ -27,13 +27,13 @@ pub struct ModelVersion {
 }
 
 impl ModelVersion {
-    /// This version again, as the newest: what the next round starts from, with what belonged to it.
+    /// Copies this version as the newest: the next round starts from it, with its clipping norm and optimizer state.
     #[must_use]
     pub fn again(&self, version: u32, round: Option<u32>, created_at: Timestamp) -> Self {
         Self { version, round, parent: Some(self.version), created_at, ..self.clone() }
     }
 
-    /// The earlier version that this one is again, if it is; others are trained from the version before them.
+    /// The earlier version that this one repeats, if any; other versions are trained from their predecessor.
     #[must_use]
     pub fn restored_from(&self) -> Option<u32> {
         self.parent.filter(|parent| parent.saturating_add(1) != self.version)

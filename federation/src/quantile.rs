@@ -1,7 +1,6 @@
 //! Quantiles by nearest rank: always a value of the list.
 
-/// The smallest value of a sorted list that at least this share of the list, 0 to 1, does not exceed; `None` for an
-/// empty list.
+/// The smallest value v of a sorted list such that at least `part` (0 to 1) of the list is at most v. `None` for an empty list.
 #[must_use]
 #[expect(
     clippy::cast_possible_truncation,

@@ -7,8 +7,8 @@
 //! every state that has not ended ──► FAILED(reason) | CANCELLED
 //! ```
 //!
-//! The lower path is that of secure aggregation. A round that has ended never changes again. A failed round is retried
-//! as the next attempt of the same number, unless masked inputs may have left their participants: [`Round::is_spent`].
+//! The lower path is that of secure aggregation. An ended round is final. A failed round is retried as the next attempt of the same number,
+//! unless masked inputs may have left their participants: [`Round::is_spent`].
 
 use std::time::Duration;
 
@@ -107,7 +107,7 @@ impl Round {
     /// Duration limit of the current phase; `None` once the round has ended.
     #[must_use]
     pub fn phase_duration(&self) -> Option<Duration> {
-        // A round without secure aggregation limits never enters these phases; if it did, they would end at once.
+        // A round without secure aggregation limits skips these phases; otherwise they would end at once.
         let secure = |pick: fn(&SecureLimits) -> u64| self.limits.secure.as_ref().map_or(0, pick);
         let millis = match self.state {
             RoundState::Selecting => self.limits.select.deadline_ms,
@@ -121,7 +121,7 @@ impl Round {
         Some(Duration::from_millis(millis))
     }
 
-    /// The next phase that needs an answer from a participant whose input was accepted; `None` if there is none.
+    /// The next phase that needs an answer from a participant with an accepted input, if any.
     #[must_use]
     pub fn missed_in(&self) -> Option<RoundState> {
         self.limits.secure.as_ref()?;
@@ -137,8 +137,8 @@ impl Round {
         }
     }
 
-    /// Number of answers that a secure aggregation phase requires to close; `None` without secure aggregation. Only
-    /// dealers send an input: with fewer dealers than required inputs, the round would fail a phase later and be spent.
+    /// Number of answers required to close a secure aggregation phase; `None` without secure aggregation. Only dealers send an input: with
+    /// fewer dealers than required inputs, the round would fail a phase later and be spent.
     #[must_use]
     pub fn answers_needed(&self) -> Option<u32> {
         let threshold = self.limits.secure.as_ref()?.threshold;
@@ -154,9 +154,8 @@ impl Round {
         )
     }
 
-    /// Whether masked inputs may have left their participants. If such a round ends without a sum, its number is never
-    /// retried: another attempt would release the same updates again, for another set of participants, and the
-    /// difference of two such sums is a single update. The next round trains anew.
+    /// Whether masked inputs may have left their participants. If such a round ends without a sum, its number is not retried: a participant
+    /// sends one input per round number. The next round has fresh keys and trains anew.
     #[must_use]
     pub fn is_spent(&self) -> bool {
         self.limits.secure.is_some() && self.may_have_inputs()
@@ -206,7 +205,7 @@ impl AssignmentState {
         matches!(self, Self::Assigned | Self::Working)
     }
 
-    /// Whether the participant dropped out, for whatever reason.
+    /// Whether the participant dropped out, for any reason.
     #[must_use]
     pub fn is_dropped(self) -> bool {
         matches!(self, Self::Abandoned | Self::Excused | Self::Revoked | Self::Late)
@@ -222,8 +221,8 @@ pub struct Assignment {
     pub state_since: Timestamp,
     /// The participant's reason or a code, for [`AssignmentState::Abandoned`]; at most 200 bytes.
     pub detail: Option<String>,
-    /// The phase in which it stopped answering, if any. A participant whose input was accepted stays
-    /// [`AssignmentState::Reported`] when a later phase misses it.
+    /// The phase in which it stopped answering, if any. A participant whose input was accepted stays [`AssignmentState::Reported`] if it
+    /// misses a later phase.
     pub dropped_in: Option<RoundState>,
     pub assigned_at: Timestamp,
     /// The group it was drawn into, from 0, if the cohort is divided.

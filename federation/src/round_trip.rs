@@ -1,9 +1,8 @@
 //! Extension of deadlines for slow connections.
 //!
-//! A participant that has measured its round-trip time reports it with its check-ins, coarsely and only if it is
-//! significant. When a cohort is drawn, the deadlines of its phases are extended by what most of its members need:
-//! [`RoundLimits::extended_for`]. The reports are unverified, so no deadline more than doubles, and a few false ones in a
-//! large cohort have no effect.
+//! A participant that has measured its round-trip time reports it with its check-ins, coarsely and only if it is significant. When a cohort
+//! is drawn, the deadlines of its phases are extended by the 90th percentile of its members' needs: [`RoundLimits::extended_for`]. The
+//! reports are unverified, so a deadline at most doubles, and a few false reports in a large cohort have no effect.
 
 use std::time::Duration;
 
@@ -12,10 +11,9 @@ use crate::round::RoundLimits;
 
 /// Reported round-trip times are multiples of this, rounded up.
 const STEP_MS: u32 = 250;
-/// Longest round-trip time that is reported or counted.
+/// Maximum round-trip time in a report.
 const MOST_MS: u32 = 30_000;
-/// Number of round trips by which a deadline is extended: to learn that the phase has begun, to fetch its data, and to
-/// answer.
+/// Number of round trips added to a deadline: to learn of the phase, to fetch its data, and to answer.
 const ROUND_TRIPS: u64 = 3;
 
 /// A round-trip time as reported, in milliseconds; `None` if too short to matter.
@@ -35,8 +33,8 @@ pub fn of_cohort(cohort: impl IntoIterator<Item = Option<u32>>) -> u32 {
 }
 
 impl RoundLimits {
-    /// The limits for a cohort with this round-trip time, in milliseconds: each phase that waits for members is
-    /// extended by the time to learn of it, fetch and answer, to at most twice the task's deadline.
+    /// The limits for a cohort with this round-trip time, in milliseconds: each waiting phase is extended by the time to learn of it, fetch
+    /// and answer, to at most twice the task's deadline.
     #[must_use]
     pub fn extended_for(mut self, round_trip_ms: u32) -> Self {
         self.round_trip_ms = (round_trip_ms > 0).then_some(round_trip_ms);

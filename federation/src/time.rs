@@ -1,4 +1,4 @@
-//! Time as a value. Pure crates never read a clock; code that needs the time takes a [`Clock`].
+//! Time as a value. Pure crates take the time as an argument; other code takes a [`Clock`].
 
 use std::fmt;
 use std::time::Duration;
@@ -60,15 +60,14 @@ pub trait Clock: Send + Sync {
     /// The current time. It may jump either way; rules must tolerate that.
     fn now(&self) -> Timestamp;
 
-    /// Compares the clock with what a database that others share told when it was asked at `asked`, a time of this clock,
-    /// and sets it by that. Returns whether it was off, so that what was judged by it is to be judged again. A clock that is
-    /// not set by a database never is.
+    /// Compares this clock with a shared database's time, given the request's time by this clock, and adjusts it. Returns whether it was
+    /// off; decisions based on the old time must then be repeated. Always `false` for clocks without a database.
     fn is_off(&self, _asked: Timestamp, _told: Timestamp) -> bool {
         false
     }
 }
 
-/// A clock that only moves when a test moves it.
+/// A clock that moves only when a test moves it.
 #[cfg(any(test, feature = "test-util"))]
 #[derive(Debug)]
 pub struct MockClock(std::sync::atomic::AtomicI64);

@@ -1,7 +1,7 @@
-//! Training ahead of rounds: which version each participant was told to train from, and how its reports are judged.
+//! Training ahead of rounds: the version that each participant trains from, and checks of its reports.
 //!
-//! The coordinator remembers the version that it told a participant to train from; the participant only claims to have
-//! finished that training. So nobody can make an update look fresher than it is.
+//! The coordinator remembers the version that it assigned; the participant only claims to have finished that training. So a participant
+//! cannot make an update look fresher than it is.
 
 use task_spec::{Ahead, Staleness};
 
@@ -28,30 +28,30 @@ pub struct Training {
 pub struct Claim {
     /// Serial number of the training.
     pub serial: u32,
-    /// True if it holds the finished update; false if it has none and will have none.
+    /// True if it holds the finished update; false if the training ended without one.
     pub is_ready: bool,
 }
 
-/// State of a participant in a task that trains ahead.
+/// State of a participant in a task with training ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// May be told to train.
+    /// May be assigned a training.
     Free,
     Training,
-    /// It gave up a training from the newest version. It is told to train again when there is a newer version or that
-    /// training has expired, just as a participant that fails in a round may be drawn again in the next.
+    /// It gave up a training from the newest version. It is assigned another one when there is a newer version or that training has
+    /// expired, just as a participant that fails in a round may be drawn again in the next.
     Resting,
-    /// It holds an update that may be aggregated.
+    /// It holds an update that is fresh enough for aggregation.
     Ready {
         /// Number of versions published since its training began.
         staleness: u32,
     },
-    /// It holds an update that is too old.
+    /// It holds a too old update.
     Stale {
         /// Number of versions published since its training began.
         staleness: u32,
     },
-    /// It claims an update that is unknown, or already in a sum.
+    /// It claims an unknown update, or one already in a sum.
     Unknown,
 }
 
@@ -76,7 +76,7 @@ pub fn standing(
                 (true, false) if staleness == 0 && now < training.expires_at => Standing::Resting,
                 (true, false) => Standing::Free,
                 (false, true) => Standing::Unknown,
-                // A participant that restarted during a training reports nothing, so it is told again.
+                // A participant that restarted during a training reports nothing, so it is assigned the training again.
                 (false, false) if now < training.expires_at && staleness <= bound.max => Standing::Training,
                 (false, false) => Standing::Free,
             }
@@ -102,7 +102,7 @@ pub enum Opening {
 pub fn opening(ahead: &Ahead, ready: u32, min: u32, last_opened: Timestamp, now: Timestamp) -> Opening {
     let opens_at = ahead.period.map(|period| last_opened.plus(period));
     match opens_at {
-        // If the last round opened in the future, the clock was set back, which is no reason to wait.
+        // If the last round opened in the future, the clock was set back; the round may then open at once.
         Some(opens_at) if last_opened <= now && now < opens_at => Opening::At(opens_at),
         _ if ready < min.max(1) => Opening::WhenReady,
         _ => Opening::Now,

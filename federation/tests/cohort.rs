@@ -1,4 +1,4 @@
-//! Who is eligible, how many are wanted, and which ones are drawn.
+//! Eligibility, cohort sizes and selection.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -208,7 +208,7 @@ fn power_of_choice_takes_the_highest_losses_of_a_random_few() {
     assert_eq!(drawn(&candidates, 20, 0), BTreeSet::from([17, 18, 19]), "of all, the three highest");
     let mean =
         |first| (0..200).map(|seed| drawn(&candidates, first, seed).iter().sum::<u128>()).sum::<u128>() as f64 / 600.0;
-    // Of 3 the mean is everybody's, 9.5; the expected mean of the top 3 of d among 0..20 is 21 (d - 1) / (d + 1) - 1.
+    // Of 3 the mean is that of all, 9.5; the expected mean of the top 3 of d among 0..20 is 21 (d - 1) / (d + 1) - 1.
     assert!((mean(3) - 9.5).abs() < 0.8 && (mean(6) - 14.0).abs() < 0.8, "{} {}", mean(3), mean(6));
     candidates[4].loss = None;
     assert!(drawn(&candidates, 20, 0).contains(&4), "a loss that nobody knows counts as the highest");

@@ -1,5 +1,5 @@
-//! The life of a round: every small case of `advance`, whole lives under a clock that jumps, and the diagram in
-//! `docs/PROTOCOL.md`, which is printed from the code.
+//! The life of a round: every small case of `advance`, whole lives under a clock that jumps, and the diagram in `docs/PROTOCOL.md`, which
+//! is generated from the code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -36,7 +36,7 @@ fn limits(is_secure: bool) -> RoundLimits {
     }
 }
 
-/// The states that may follow.
+/// The allowed next states.
 fn successors(state: RoundState) -> &'static [RoundState] {
     match state {
         RoundState::Selecting => {
@@ -253,7 +253,7 @@ fn the_end_of_time_does_not_wrap() {
     assert_eq!(round.deadline_at(), Some(Timestamp(i64::MAX)));
 }
 
-/// What a life is made of.
+/// The events of a life.
 #[derive(Clone, Debug)]
 enum Event {
     CheckIn,
@@ -309,7 +309,7 @@ impl Life {
         }
     }
 
-    /// Decides and does what was decided, as the holder of the lease does.
+    /// Decides and executes the decision, like the holder of the lease.
     fn ask(&mut self) {
         let now = self.clock.now();
         let was_over = self.round.state.is_terminal();
@@ -345,7 +345,7 @@ proptest! {
         for event in &events {
             life.apply(event);
         }
-        // Nothing happens any more; the clock may lie behind the phase's start, hence one rebase per phase.
+        // The round must reach its end; the clock may lie behind the phase's start, hence one rebase per phase.
         for _ in 0..12 {
             life.ask();
             life.clock.advance(Duration::from_millis(DEADLINE_MS.unsigned_abs()));

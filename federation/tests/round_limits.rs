@@ -1,5 +1,4 @@
-//! What each phase of a round needs, from the task.
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+//! Limits of each phase of a round, derived from the task.
 
 use federation::groups::GroupLimits;
 use federation::round::{PhaseLimits, RoundLimits, SecureLimits};

@@ -1,4 +1,4 @@
-//! When a round of updates that were trained ahead opens.
+//! Opening times of rounds of updates trained ahead.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ fn a_buffer_opens_when_it_is_full_and_a_period_when_it_is_over() {
 }
 
 proptest! {
-    /// Whatever the clock says, a round opens exactly when enough is ready and no period is running.
+    /// At any time, a round opens exactly when enough updates are ready and the period has passed.
     #[test]
     fn nothing_opens_early_and_nothing_waits_for_ever(ready in 0..40_u32, min in 0..40_u32, now in -20_000..20_000_i64) {
         let semi = ahead(Some(5_000));

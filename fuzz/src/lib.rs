@@ -1,8 +1,7 @@
-//! Fuzz targets for two drivers: `drive` (stable, plain mutation, in CI) and libFuzzer (`fuzz_targets/`,
-//! coverage-guided).
+//! Fuzz targets for two drivers: `drive` (stable, plain mutation, in CI) and libFuzzer (`fuzz_targets/`, coverage-guided).
 //!
-//! A target takes arbitrary bytes and panics if an invariant fails: that nothing panics, that decoding is canonical,
-//! that a phase can be closed with whatever it admits, that no sum is opened incorrectly.
+//! A target takes arbitrary bytes and panics if an invariant fails: decoding is canonical, a phase can be closed with its admitted
+//! messages, and sums are opened correctly. Panics of the tested code fail, too.
 
 pub mod mutate;
 pub mod targets;

@@ -4,7 +4,7 @@
 pub struct Dice(u64);
 
 impl Dice {
-    /// Seeded with a number and a name, so that targets differ.
+    /// Seeded with a number and a name, so targets have different streams.
     #[must_use]
     pub fn new(seed: u64, name: &str) -> Self {
         Self(name.bytes().fold(seed, |state, byte| (state ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)))

@@ -1,9 +1,9 @@
-//! Which waiting requests are computed together.
+//! Forms batches of pending requests.
 //!
-//! A request is one or more parts of at most [`Batching::max_batch`] examples. Parts wait in one bounded queue per model. An idle
-//! worker asks for a batch ([`Batcher::next`]): the parts of the oldest one's lane (a version of the model), in their order. It is
-//! closed when it is full or its oldest part has waited [`Batching::max_delay`], and at once if no other request is on its way:
-//! the delay is a limit, which a request meets only while others are being read.
+//! A request has one or more parts of at most [`Batching::max_batch`] examples. Parts wait in one bounded queue per
+//! model. An idle worker calls [`Batcher::next`] for a batch: the parts in the lane (a version of the model) of the
+//! oldest part, in order of arrival. A batch is closed when it is full or its oldest part has waited
+//! [`Batching::max_delay`], and immediately if no other request is being read.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -14,11 +14,11 @@ use crate::Moment;
 /// Limits of batches and of the queue. All at least 1, except the delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batching {
-    /// Most examples in a batch.
+    /// Maximum number of examples in a batch.
     pub max_batch: usize,
-    /// Longest that a batch is kept open for requests that are being read.
+    /// Maximum time that a batch is held open for requests that are still being read.
     pub max_delay: Duration,
-    /// Most parts that wait.
+    /// Maximum number of pending parts.
     pub queue: usize,
 }
 
@@ -29,7 +29,7 @@ impl Default for Batching {
 }
 
 impl Batching {
-    /// The examples of each part of a request of this many.
+    /// Splits a request of this many examples into parts.
     ///
     /// # Errors
     /// [`Refused::TooLarge`] if the queue would not hold it when it is empty.
@@ -43,7 +43,7 @@ impl Batching {
     }
 }
 
-/// Why a request does not wait.
+/// Why a request is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     #[error("a request may have at most {most} examples here, and this one has {examples}")]
@@ -52,31 +52,31 @@ pub enum Refused {
     Full { waiting: usize, retry_after: Duration },
 }
 
-/// A part of a request, which waits.
+/// A pending part of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Part<T> {
     /// Number of examples.
     pub examples: usize,
-    /// When it began to wait.
+    /// Time at which it was queued.
     pub since: Moment,
     pub asker: T,
 }
 
-/// Parts to be computed together.
+/// Parts to compute together.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Batch<L, T> {
     pub lane: L,
-    /// In the order in which they came; at least one.
+    /// In order of arrival; at least one.
     pub parts: Vec<Part<T>>,
 }
 
-/// What an idle worker is to do.
+/// The next action of an idle worker.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next<L, T> {
     Compute(Batch<L, T>),
-    /// Ask again then, or when something changes.
+    /// Call again at this time, or after a change.
     WaitUntil(Moment),
-    /// Ask again when something changes.
+    /// Call again after a change.
     Nothing,
 }
 
@@ -85,10 +85,10 @@ pub enum Next<L, T> {
 pub struct Batcher<L, T> {
     limits: Batching,
     waiting: VecDeque<(L, Part<T>)>,
-    /// Requests that are being read, by their numbers, ascending, and since when.
+    /// Start times of the requests that are being read, by ascending number.
     arriving: VecDeque<(u64, Moment)>,
     arrived: u64,
-    /// What a batch took lately.
+    /// Durations of recent batches.
     pace: Duration,
 }
 
@@ -100,7 +100,7 @@ impl<L: Clone + PartialEq, T> Batcher<L, T> {
         Self { limits, waiting: VecDeque::new(), arriving: VecDeque::new(), arrived: 0, pace: Duration::ZERO }
     }
 
-    /// Number of parts that wait.
+    /// Number of pending parts.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiting.len()
@@ -111,30 +111,30 @@ impl<L: Clone + PartialEq, T> Batcher<L, T> {
         self.limits
     }
 
-    /// Notes that a request is on its way, and numbers it. [`Self::arrived`] ends that, whatever becomes of the request.
+    /// Registers a request that is being read and numbers it. [`Self::arrived`] removes it, whatever its outcome.
     pub fn arrives(&mut self, now: Moment) -> u64 {
         self.arrived += 1;
         self.arriving.push_back((self.arrived, now));
         self.arrived
     }
 
-    /// The request with this number is not on its way any more.
+    /// Removes the registration of this request.
     pub fn arrived(&mut self, arrival: u64) {
         if let Ok(place) = self.arriving.binary_search_by_key(&arrival, |&(number, _)| number) {
             self.arriving.remove(place);
         }
     }
 
-    /// What is to compute the oldest part.
+    /// The lane of the oldest part.
     #[must_use]
     pub fn oldest(&self) -> Option<&L> {
         self.waiting.front().map(|(lane, _)| lane)
     }
 
-    /// Whether so many more parts may wait. Parts whose asker `is_gone` make room where there is none.
+    /// Checks that this many more parts fit into the queue. If it is full, drops parts whose client `is_gone`.
     ///
     /// # Errors
-    /// [`Refused::Full`], with the time in which what waits will have been computed.
+    /// [`Refused::Full`], with the estimated time until the pending parts are computed.
     pub fn room(&mut self, parts: usize, is_gone: impl Fn(&T) -> bool) -> Result<(), Refused> {
         let is_full = |waiting: usize| waiting + parts > self.limits.queue;
         if is_full(self.waiting.len()) {
@@ -146,7 +146,7 @@ impl<L: Clone + PartialEq, T> Batcher<L, T> {
         Ok(())
     }
 
-    /// Has all parts of a request wait, or none.
+    /// Queues all parts of a request, or none.
     ///
     /// # Errors
     /// [`Self::room`]'s.
@@ -162,14 +162,14 @@ impl<L: Clone + PartialEq, T> Batcher<L, T> {
         Ok(())
     }
 
-    /// What an idle worker is to do now. Parts whose asker `is_gone` are dropped.
+    /// The next action of an idle worker. Drops parts whose client `is_gone`.
     pub fn next(&mut self, now: Moment, is_gone: impl Fn(&T) -> bool) -> Next<L, T> {
         self.waiting.retain(|(_, part)| !is_gone(&part.asker));
         let Some((lane, first)) = self.waiting.front() else { return Next::Nothing };
         let due = first.since + self.limits.max_delay;
         let ((count, is_full), lane) = (self.fitting(lane), lane.clone());
         if !is_full && now < due {
-            // A request that takes longer than the delay to be read holds nobody up.
+            // A request that takes longer than the delay to be read delays no batch.
             let newest = self.arriving.iter().map(|&(_, since)| since + self.limits.max_delay).max();
             if let Some(newest) = newest.filter(|&newest| newest > now) {
                 return Next::WaitUntil(due.min(newest));
@@ -178,19 +178,19 @@ impl<L: Clone + PartialEq, T> Batcher<L, T> {
         Next::Compute(self.take(lane, count))
     }
 
-    /// Notes what computing a batch took.
+    /// Records the duration of a batch.
     pub fn computed(&mut self, took: Duration) {
         self.pace = (self.pace * 7 + took) / 8;
     }
 
-    /// About how long what waits now will take.
+    /// Estimated time until all pending parts are computed.
     fn time_to_empty(&self) -> Duration {
         let examples: usize = self.waiting.iter().map(|(_, part)| part.examples).sum();
         let batches = u32::try_from(examples.div_ceil(self.limits.max_batch)).unwrap_or(u32::MAX);
         self.pace.saturating_mul(batches)
     }
 
-    /// How many of the lane's parts fit into a batch, from the oldest on, and whether no more would.
+    /// How many of the lane's oldest parts fit into a batch, and whether the batch is full.
     fn fitting(&self, lane: &L) -> (usize, bool) {
         let (mut count, mut examples) = (0, 0);
         for (_, part) in self.waiting.iter().filter(|(of, _)| of == lane) {
@@ -202,10 +202,10 @@ impl<L: Clone + PartialEq, T> Batcher<L, T> {
         (count, examples >= self.limits.max_batch)
     }
 
-    /// Takes the lane's first parts.
+    /// Removes the lane's first parts.
     fn take(&mut self, lane: L, count: usize) -> Batch<L, T> {
         let mut parts = Vec::with_capacity(count);
-        // What stays goes round once, and keeps its order.
+        // Rotates the remaining parts once, which preserves their order.
         for _ in 0..self.waiting.len() {
             let Some((of, part)) = self.waiting.pop_front() else { break };
             if parts.len() < count && of == lane {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Durations remembered; the oldest is forgotten first.
+/// Number of stored durations; the oldest is dropped first.
 const REMEMBERED: usize = 1024;
 
 /// The durations of the latest requests.
@@ -18,7 +18,7 @@ impl Latencies {
         self.0.push_back(took);
     }
 
-    /// The smallest duration that at least this many in a hundred did not exceed; none without durations.
+    /// The smallest duration that at least this percentage did not exceed; `None` without durations.
     #[must_use]
     pub fn percentile(&self, percent: usize) -> Option<Duration> {
         let mut sorted: Vec<_> = self.0.iter().copied().collect();
@@ -26,7 +26,7 @@ impl Latencies {
         (rank < sorted.len()).then(|| *sorted.select_nth_unstable(rank).1)
     }
 
-    /// Forgets them all.
+    /// Removes all recorded durations.
     pub fn clear(&mut self) {
         self.0.clear();
     }

@@ -1,8 +1,8 @@
-//! The rules of serving a model, without I/O: which requests are computed together, which version answers whom, when a new
-//! version is taken back, and how many replicas there should be.
+//! The rules of serving a model, without I/O: batching, choice of the version per request, verdicts on canaries, and
+//! the number of replicas.
 //!
-//! Time is a parameter everywhere, as the [`Moment`] since any fixed start, and so are draws. The program that serves
-//! (`cli/src/serving`) owns sockets, files and threads, and asks here.
+//! Time is a parameter, as the [`Moment`] since a fixed start, and so are random draws. The server (`serving/src/server`)
+//! owns sockets, files and threads.
 
 pub mod batcher;
 pub mod latency;
@@ -10,5 +10,5 @@ pub mod rollout;
 pub mod scale;
 pub mod versions;
 
-/// A point in time: how long after a start that is the same for all of a process.
+/// A point in time, relative to a start that is fixed per process.
 pub type Moment = std::time::Duration;

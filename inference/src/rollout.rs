@@ -1,7 +1,8 @@
-//! Which version answers whom while a new one is tried, and when the new one is taken back.
+//! Which version answers during a canary, and when the canary is rolled back.
 //!
-//! A share of the keys is answered by the new version for a while; the others by the stable one. Then the new one becomes the
-//! stable one, unless it failed too often, was too slow, or disagreed with the stable version on the same inputs too often.
+//! The canary answers a share of the keys, the stable version the others. After the trial the canary becomes the stable
+//! version, unless its error rate, its latency or its disagreement with the stable version on the same inputs was too
+//! high.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,23 +15,23 @@ use crate::latency::Latencies;
 /// How a new version is introduced.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rollout {
-    /// Share of keys that the new version answers, in percent; 0 has it answer all of them at once.
+    /// Share of keys that the canary answers, in percent; 0 activates new versions immediately.
     pub canary_percent: f64,
-    /// How long it is tried.
+    /// Duration of the canary.
     pub hold: Duration,
     pub abort: Abort,
 }
 
-/// What a new version is taken back for.
+/// The limits of a canary.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Abort {
-    /// Nothing is concluded from fewer requests than this.
+    /// Minimum number of requests for a verdict.
     pub min_requests: u64,
-    /// Largest share of failed requests, 0 to 1.
+    /// Maximum fraction of failed requests, 0 to 1.
     pub error_rate: f64,
-    /// Longest 99th percentile of the time to an answer.
+    /// Maximum 99th percentile of the latency.
     pub p99: Duration,
-    /// Largest share of predictions, 0 to 1, whose best class is not the stable version's for the same input.
+    /// Maximum fraction of predictions, 0 to 1, whose best class differs from the stable version's for the same input.
     pub disagreement: f64,
 }
 
@@ -46,7 +47,7 @@ impl Default for Abort {
     }
 }
 
-/// Which of two versions answers.
+/// One of two versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     Stable,
@@ -54,24 +55,24 @@ pub enum Side {
 }
 
 impl Rollout {
-    /// Who answers a request with this draw: [`draw_of`] a key, or any number for a request without one.
+    /// The version that answers a request with this draw: [`draw_of`] its key, or a random number without a key.
     #[must_use]
     pub fn side(&self, draw: u64) -> Side {
-        // The upper 53 bits are a fraction that a double has exactly.
+        // The upper 53 bits are a fraction that a double represents exactly.
         #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
         let fraction = (draw >> 11) as f64 / (1_u64 << 53) as f64;
         if fraction * 100.0 < self.canary_percent { Side::Canary } else { Side::Stable }
     }
 }
 
-/// The draw of a key, always the same for a model: the beginning of `SHA-256(model ‖ 0 ‖ key)`.
+/// The draw of a key, constant for a model: the first bytes of `SHA-256(model ‖ 0 ‖ key)`.
 #[must_use]
 pub fn draw_of(model: &str, key: &[u8]) -> u64 {
     let digest = digest(&SHA256, &[model.as_bytes(), &[0], key].concat());
     digest.as_ref().iter().take(8).fold(0, |draw, &byte| draw << 8 | u64::from(byte))
 }
 
-/// What became of the canary's requests so far.
+/// Statistics of the canary's requests.
 #[derive(Clone, Debug)]
 pub struct Watch {
     since: Moment,
@@ -82,16 +83,16 @@ pub struct Watch {
     disagreed: u64,
 }
 
-/// What is to become of the canary.
+/// The verdict on a canary.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Verdict {
-    /// It is tried until this moment.
+    /// It continues until this time.
     Hold(Moment),
     Promote,
     TakeBack(Reason),
 }
 
-/// Why a new version is taken back.
+/// Why a canary is rolled back.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reason {
     Errors { errors: u64, requests: u64 },
@@ -100,7 +101,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// As metrics have it.
+    /// Name of this reason in metrics.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
         match self {
@@ -126,28 +127,27 @@ impl fmt::Display for Reason {
 }
 
 impl Watch {
-    /// Begins when the canary answers its first requests.
+    /// Starts when the canary answers its first request.
     #[must_use]
     pub fn new(since: Moment) -> Self {
         Self { since, requests: 0, errors: 0, latencies: Latencies::default(), compared: 0, disagreed: 0 }
     }
 
-    /// Notes a request that the canary answered, or failed to.
+    /// Records a request that the canary answered or failed.
     pub fn note(&mut self, took: Duration, failed: bool) {
         self.requests += 1;
         self.errors += u64::from(failed);
         self.latencies.note(took);
     }
 
-    /// Notes predictions of both versions for the same inputs.
+    /// Records predictions of both versions for the same inputs.
     pub fn compare(&mut self, canary: &[u32], stable: &[u32]) {
         let differ = canary.iter().zip(stable).filter(|(one, other)| one != other).count();
         self.compared += canary.len().min(stable.len()) as u64;
         self.disagreed += differ as u64;
     }
 
-    /// What is to become of the canary now. One without enough requests by the end of its time becomes the stable version: nothing
-    /// speaks against it.
+    /// The current verdict. A canary without enough requests at the end of its time becomes the stable version.
     #[must_use]
     pub fn verdict(&self, now: Moment, rollout: &Rollout) -> Verdict {
         if let Some(reason) = self.reason(&rollout.abort) {
@@ -157,7 +157,7 @@ impl Watch {
         if now >= end { Verdict::Promote } else { Verdict::Hold(end) }
     }
 
-    /// Until when the canary is tried, unless it is taken back.
+    /// End of the canary, unless it is rolled back.
     #[must_use]
     pub fn end(&self, rollout: &Rollout) -> Moment {
         self.since.saturating_add(rollout.hold)
@@ -178,7 +178,7 @@ impl Watch {
     }
 }
 
-/// Whether this share is larger than it may be.
+/// Whether this fraction exceeds the limit.
 #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
 fn exceeds(part: u64, whole: u64, most: f64) -> bool {
     part as f64 > most * whole as f64

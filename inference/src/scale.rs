@@ -1,18 +1,18 @@
-//! How many replicas there should be: a rule that whoever starts and stops them may follow.
+//! The desired number of replicas, as a recommendation for an autoscaler.
 
 use std::time::Duration;
 
-/// Slower than this asks for more replicas.
+/// A slower 99th percentile requires more replicas.
 const SLOW: Duration = Duration::from_millis(100);
-/// Faster than this, with a processor that idles, asks for fewer.
+/// A faster one allows fewer replicas, if the processor is idle.
 const FAST: Duration = Duration::from_millis(20);
-/// Shares of the processor that ask for more, and for fewer.
+/// Processor use above which more, and below which fewer, replicas are recommended.
 const BUSY: f64 = 0.8;
 const IDLE: f64 = 0.2;
-/// More requests than this at once ask for more replicas.
+/// A longer queue requires more replicas.
 const LONG_QUEUE: usize = 100;
 
-/// Least and most replicas.
+/// Minimum and maximum number of replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Replicas {
     pub min: u32,
@@ -25,20 +25,20 @@ impl Default for Replicas {
     }
 }
 
-/// What a replica saw lately.
+/// The recent load of a replica.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
-    /// The 99th percentile of the time to an answer; zero without requests.
+    /// 99th percentile of the latency; zero without requests.
     pub latency: Duration,
-    /// Share of the processor's time that was used, 0 to 1.
+    /// Fraction of processor time in use, 0 to 1.
     pub processor: f64,
-    /// Most requests that waited at once, with those that found no room.
+    /// Maximum queue length, including rejected requests.
     pub queue: usize,
 }
 
 impl Replicas {
-    /// How many there should be, where there are `now`: twice as many if one sign says that they are too few, one less if all say
-    /// that they are too many, always within the limits. A load that is not a number asks for nothing.
+    /// The desired number of replicas, given `now`: doubled if one signal is too high, decreased by one if all are low,
+    /// always within the limits. Ignores a load that is not a number.
     #[must_use]
     pub fn desired(&self, now: u32, load: Load) -> u32 {
         let is_short = load.latency > SLOW || load.processor > BUSY || load.queue > LONG_QUEUE;

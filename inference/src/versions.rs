@@ -1,19 +1,19 @@
-//! Which versions of a model are in memory, and what each is there for.
+//! The versions of a model in memory, and their roles.
 //!
-//! A version is fetched and verified, loaded, warmed ([`Warm::judge`]), and only then put to use. At most two versions are in
-//! memory: the stable one, beside it one that is tried or one that is drained. What is drained answers what it was asked before, and
-//! nothing new; so a change of versions fails no request.
+//! A version is downloaded and verified, loaded, warmed up ([`Warm::judge`]), and then activated. At most two versions
+//! are in memory: the stable one, and either a canary or a draining one. A draining version answers its pending
+//! requests and gets no new ones, so a change of versions fails no request.
 
 use std::collections::BTreeSet;
 
 use crate::Moment;
 use crate::rollout::{Reason, Rollout, Side, Verdict, Watch};
 
-/// Proof that a version answered sample inputs with finite scores of the right number.
+/// Proof that a version returned finite scores of the right number for sample inputs.
 #[derive(Debug)]
 pub struct Warm(());
 
-/// Why a loaded version is not put to use.
+/// Why a loaded version is not activated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
     #[error("it gives {found} scores for {examples} inputs, and {expected} were expected")]
@@ -25,10 +25,10 @@ pub enum Unfit {
 }
 
 impl Warm {
-    /// Judges a version by its parameters and by its scores for this many inputs, each with this many scores.
+    /// Checks a version by its parameters and by its scores for this many inputs, each with this many scores.
     ///
     /// # Errors
-    /// [`Unfit`]: it must not become ready.
+    /// [`Unfit`]: it must not be activated.
     pub fn judge(parameters: &[f32], scores: &[f32], examples: usize, each: usize) -> Result<Self, Unfit> {
         if !parameters.iter().all(|value| value.is_finite()) {
             return Err(Unfit::Parameters);
@@ -48,28 +48,28 @@ pub struct Held<M> {
     pub model: M,
 }
 
-/// What putting a version to use did.
+/// The effect of activating a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placed {
-    /// It answers everything; the one before, if there was one, is drained.
+    /// It answers all requests; the previous one, if any, is draining.
     Stable { before: Option<u32> },
-    /// It is tried beside the stable one.
+    /// It is a canary; the stable version stays active.
     Canary,
 }
 
-/// Why nothing can be rolled back.
+/// Why a rollback is impossible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoWayBack {
     #[error("there is no version before the one in use")]
     None,
 }
 
-/// How to go back to an earlier version.
+/// How to return to an earlier version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WayBack {
-    /// The canary was taken back: nothing is to be loaded.
+    /// The canary was rolled back; nothing needs to be loaded.
     Canary,
-    /// To the first of these that can be loaded, at least one, then [`Versions::go_back`].
+    /// Load the first usable one of these, at least one, then call [`Versions::go_back`].
     To(Vec<u32>),
 }
 
@@ -77,18 +77,18 @@ pub enum WayBack {
 #[derive(Debug)]
 pub struct Versions<M> {
     stable: Option<Held<M>>,
-    /// The stable one is of a task that another one took the place of: its number says nothing about the new one's.
+    /// The stable version belongs to a former task, so its number is not comparable.
     is_former: bool,
     canary: Option<(Held<M>, Watch)>,
     draining: Option<Held<M>>,
-    /// Used before the stable one, and good to go back to.
+    /// Version used before the stable one, and usable for a rollback.
     previous: Option<u32>,
-    /// Taken back: not used again by itself.
+    /// Rolled-back versions, which are not used again automatically.
     refused: BTreeSet<u32>,
 }
 
 impl<M> Versions<M> {
-    /// None yet; with what an earlier process left written.
+    /// No versions yet, with the state that an earlier process stored.
     #[must_use]
     pub fn new(previous: Option<u32>, refused: BTreeSet<u32>) -> Self {
         Self { stable: None, is_former: false, canary: None, draining: None, previous, refused }
@@ -99,7 +99,7 @@ impl<M> Versions<M> {
         self.stable.as_ref()
     }
 
-    /// Whether the stable version is of a task that another one took the place of.
+    /// Whether the stable version belongs to a former task.
     #[must_use]
     pub fn is_former(&self) -> bool {
         self.is_former
@@ -110,7 +110,7 @@ impl<M> Versions<M> {
         self.canary.as_ref().map(|(held, _)| held)
     }
 
-    /// Until when the canary is tried; none without one.
+    /// End of the canary; `None` without one.
     #[must_use]
     pub fn canary_ends(&self, rollout: &Rollout) -> Option<Moment> {
         self.canary.as_ref().map(|(_, watch)| watch.end(rollout))
@@ -126,7 +126,7 @@ impl<M> Versions<M> {
         &self.refused
     }
 
-    /// The version that answers a request of this draw.
+    /// The version that answers a request with this draw.
     #[must_use]
     pub fn route(&self, draw: u64, rollout: &Rollout) -> Option<&Held<M>> {
         match (&self.canary, rollout.side(draw)) {
@@ -135,13 +135,13 @@ impl<M> Versions<M> {
         }
     }
 
-    /// A version that answers by its number: what is drained does not.
+    /// An active version by its number; draining versions are excluded.
     #[must_use]
     pub fn at(&self, version: u32) -> Option<&Held<M>> {
         [self.stable(), self.canary()].into_iter().flatten().find(|held| held.version == version)
     }
 
-    /// Numbers of the versions that answer, ascending.
+    /// Numbers of the active versions, ascending.
     #[must_use]
     pub fn answering(&self) -> Vec<u32> {
         let mut numbers: Vec<_> =
@@ -156,8 +156,9 @@ impl<M> Versions<M> {
         [self.stable.is_some(), self.canary.is_some(), self.draining.is_some()].iter().filter(|is| **is).count()
     }
 
-    /// Whether a version that was published is one to use: not taken back, and newer than those that answer or were taken back. What
-    /// is in between was overtaken, and is not tried because a newer one failed. Where nothing answers, an older one is better.
+    /// Whether to use a published version: it was not rolled back, and it is newer than all active and rolled-back
+    /// ones. Skipped versions in between stay unused after a newer one failed. Without an active version, an older one
+    /// is acceptable.
     #[must_use]
     pub fn wants(&self, version: u32) -> bool {
         let answering = if self.is_former { None } else { self.answering().last().copied() };
@@ -165,22 +166,23 @@ impl<M> Versions<M> {
         newest.is_none_or(|newest| version > newest) && !self.refused.contains(&version)
     }
 
-    /// Whether there is room for another version: what is drained has to go first ([`Self::drained`]), and a canary keeps its place
-    /// until it is judged, or newer ones would have each other's time.
+    /// Whether there is room for another version. A draining version must be unloaded first ([`Self::drained`]), and a
+    /// canary stays until its verdict, so that newer versions do not shorten its trial.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.in_memory() < 2
     }
 
-    /// Has the canary make room for a version that is used at once, if nothing is drained yet. It is not refused: it did nothing wrong.
+    /// Removes the canary in favour of a version that is activated immediately, unless a version is draining. The
+    /// canary is not marked as rolled back.
     pub fn overtake(&mut self) {
         if self.draining.is_none() {
             self.draining = self.canary.take().map(|(overtaken, _)| overtaken);
         }
     }
 
-    /// Another task has taken the place of the one that the versions are of: the next version is used at once, whatever its number, and
-    /// until then the stable one answers.
+    /// Records that another task reused the name: the next version is activated immediately, whatever its number, and
+    /// the stable one answers until then.
     pub fn begin_anew(&mut self) {
         if let Some((held, _)) = self.canary.take() {
             self.draining.get_or_insert(held);
@@ -189,11 +191,11 @@ impl<M> Versions<M> {
         self.refused.clear();
     }
 
-    /// Puts a version to use for which there is room: as the canary, if there is a share to try it on and a stable version to go back
-    /// to; at once where `at_once` says so, as for a version that goes back to an earlier one.
+    /// Activates a version for which there is room: as a canary, if a share is configured and there is a stable
+    /// version; immediately with `at_once`, as for a restored version.
     ///
     /// # Panics
-    /// If there is no room: [`Self::has_room`] says so.
+    /// If there is no room ([`Self::has_room`]).
     pub fn place(&mut self, held: Held<M>, _: Warm, now: Moment, rollout: &Rollout, at_once: bool) -> Placed {
         assert!(self.in_memory() < 2, "at most two versions are in memory");
         if self.stable.is_some() && !self.is_former && rollout.canary_percent > 0.0 && !at_once {
@@ -214,12 +216,12 @@ impl<M> Versions<M> {
         number
     }
 
-    /// Tells the watch of this version, if it is the canary.
+    /// Updates the statistics of this version, if it is the canary.
     pub fn watch(&mut self, version: u32) -> Option<&mut Watch> {
         self.canary.as_mut().filter(|(held, _)| held.version == version).map(|(_, watch)| watch)
     }
 
-    /// Does what the watch concludes; none without a canary.
+    /// Applies the verdict on the canary, if there is one.
     pub fn judge(&mut self, now: Moment, rollout: &Rollout) -> Option<(u32, Verdict)> {
         let (held, watch) = self.canary.as_ref()?;
         let (version, verdict) = (held.version, watch.verdict(now, rollout));
@@ -238,8 +240,8 @@ impl<M> Versions<M> {
         Some((version, verdict))
     }
 
-    /// The versions to go back to: the one used before, then those of these `others` that are older than the stable one, newest first.
-    /// A canary is taken back by this alone.
+    /// The candidates for a rollback: the previously used version, then those of `others` that are older than the
+    /// stable one, newest first. With a canary, rolls that back instead.
     ///
     /// # Errors
     /// [`NoWayBack`].
@@ -261,7 +263,7 @@ impl<M> Versions<M> {
         if ways.is_empty() { Err(NoWayBack::None) } else { Ok(WayBack::To(ways)) }
     }
 
-    /// Puts a version that [`Self::roll_back`] named in the place of the stable one, which is refused from now on.
+    /// Replaces the stable version, which is marked as rolled back, with one that [`Self::roll_back`] returned.
     ///
     /// # Panics
     /// If there is no room.
@@ -274,13 +276,13 @@ impl<M> Versions<M> {
         self.previous = None;
     }
 
-    /// What is drained, until nobody waits for it.
+    /// The draining version, if any.
     #[must_use]
     pub fn draining(&self) -> Option<&Held<M>> {
         self.draining.as_ref()
     }
 
-    /// Nobody waits for it any more: it leaves memory.
+    /// Unloads the draining version, which has no pending requests.
     pub fn drained(&mut self) -> Option<Held<M>> {
         self.draining.take()
     }

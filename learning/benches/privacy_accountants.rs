@@ -26,7 +26,7 @@ fn accountants(c: &mut Criterion) {
     group.finish();
 }
 
-/// A ledger of the rows, and 10,000 rows of a central mechanism if there are none.
+/// A ledger of the rows; if `rows` is empty, of 10,000 rows of a central mechanism.
 fn ledger(rows: &[SealedRow]) -> (Ledger, Vec<SealedRow>) {
     let budget =
         Budget { epsilon: None, delta: 1e-5, against: PrivacyView::Published, accounting: PrivacyAccounting::General };

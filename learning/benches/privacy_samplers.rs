@@ -1,4 +1,4 @@
-//! Nanoseconds per draw of the exact samplers, beside opendp's sampler in the same run.
+//! Nanoseconds per draw of the exact samplers, compared with opendp's sampler in the same run.
 #![expect(clippy::unwrap_used, reason = "a benchmark may stop at the first surprise")]
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};

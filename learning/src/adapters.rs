@@ -1,8 +1,8 @@
-//! Low-rank adapters (LoRA, Hu et al. 2021): each frozen matrix W gets two thin matrices that are trained in its place.
+//! Low-rank adapters (LoRA, Hu et al. 2021): each frozen matrix W gets two thin matrices, trained in its place.
 //!
-//! A layer computes with W + (α / r) B A, where A is r × inputs and B is outputs × r. B starts at zero, so training
-//! starts from W. Only A and B are trained; the task decides whether they are aggregated or stay local. This module
-//! selects the matrices, initializes their adapters and does the arithmetic.
+//! A layer computes with W + (α / r) B A, where A is r × inputs and B is outputs × r. B starts at zero, so training starts from W. Only A
+//! and B are trained; the task decides whether they are aggregated or stay local. This module selects the matrices, initializes their
+//! adapters and does the arithmetic.
 
 use std::sync::Arc;
 
@@ -37,10 +37,10 @@ struct Layer {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdapterError {
-    /// The patterns match no tensor, or every tensor.
+    /// The patterns match zero tensors, or all.
     #[error(transparent)]
     Patterns(#[from] PatternError),
-    /// The pattern matches tensors, but no matrix.
+    /// The pattern matches tensors, but none of them is a matrix.
     #[error("pattern {0:?} matches no linear layer: adapters attach to matrices, which are tensors of two dimensions")]
     NoMatrix(String),
     /// The rank exceeds the shorter side of a matrix.
@@ -48,7 +48,7 @@ pub enum AdapterError {
         "rank {rank} is above {most}, the shorter side of {tensor:?} of {outputs} by {inputs}; a larger rank saves nothing"
     )]
     Rank {
-        /// The rank asked for.
+        /// The configured rank, above `most`.
         rank: u32,
         tensor: String,
         outputs: u64,

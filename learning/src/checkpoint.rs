@@ -13,10 +13,12 @@ use safetensors::{Dtype, SafeTensorError, SafeTensors};
 use crate::parameters::{Layout, LayoutError, Parameters, TensorSpec, first_not_finite};
 
 mod from_file;
+mod given;
 mod published;
 mod tensor_file;
 
 pub use from_file::read_from;
+pub use given::{GivenError, GivenModel, given_layout};
 pub use published::{read_published, read_published_from, write};
 pub use tensor_file::TensorFile;
 pub(crate) use tensor_file::read_header;
@@ -44,7 +46,7 @@ pub enum CheckpointError {
     /// The file lacks a tensor of the expected model.
     #[error("tensor {0:?} is missing")]
     Missing(String),
-    /// The file has a tensor that the expected model does not have.
+    /// The file has a tensor that the expected model lacks.
     #[error("tensor {0:?} does not belong to the model")]
     Unexpected(String),
     /// A tensor has another shape.
@@ -101,12 +103,12 @@ fn padded_header(note: Option<(&str, &str)>, tensors: &[(&str, &[u64])]) -> Resu
     let note = note.map(|(key, value)| HashMap::from([(key.to_owned(), value.to_owned())]));
     let metadata = Metadata::new(note, tensors).map_err(|error| malformed(&error))?;
     let mut header = serde_json::to_vec(&metadata).map_err(|error| malformed(&error))?;
-    // The format asks for data at a multiple of 8.
+    // The format requires data at a multiple of 8.
     header.resize(header.len().next_multiple_of(8), b' ');
     Ok(header)
 }
 
-/// Number of values of a tensor of this shape, which a [`Layout`] has checked.
+/// Number of values of a tensor of this shape, checked by a [`Layout`].
 fn elements(shape: &[u64]) -> usize {
     shape.iter().fold(1, |product, &n| product * usize::try_from(n).unwrap_or(usize::MAX))
 }
@@ -171,7 +173,7 @@ impl<'a> File<'a> {
         Ok(Layout::new(tensors)?)
     }
 
-    /// Reads the values of a tensor that [`Self::expect`] has checked.
+    /// Reads the values of a tensor checked by [`Self::expect`].
     pub(crate) fn fill(&self, name: &str, values: &mut [f32]) -> Result<(), CheckpointError> {
         let info = self.metadata.info(name).ok_or_else(|| CheckpointError::Missing(name.to_owned()))?;
         let bytes = self.data.get(info.data_offsets.0..info.data_offsets.1).unwrap_or_default();

@@ -1,7 +1,7 @@
-//! L2 clipping of an update to a bound that the task fixes.
+//! L2 clipping of an update to a bound fixed by the task.
 //!
-//! The client scales the whole update so that its norm is at most the bound. The server only puts the bound into the
-//! task; there is no state between rounds.
+//! The client scales the whole update so that its norm is at most the bound. The server only puts the bound into the task; clipping is
+//! stateless between rounds.
 
 use crate::vectorized::vectorized;
 
@@ -11,7 +11,7 @@ pub struct FixedClip {
     bound: f32,
 }
 
-/// A bound that is not finite and above 0.
+/// A bound that is not finite and positive.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[error("the clipping norm must be finite and above 0, not {0}")]
 pub struct BadClipNorm(pub f32);
@@ -37,7 +37,7 @@ impl FixedClip {
     }
 }
 
-/// What clipping takes from an update.
+/// Effect of clipping on an update.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Clipping {
     /// L2 norm of the update before it is clipped.

@@ -1,7 +1,7 @@
 //! Draws a task's initial model version from a seed.
 //!
-//! Every device must reproduce it bit for bit, so values come from random integers and operations that are exact or
-//! round once. The values of a tensor depend on the seed and the tensor's index, not on the tensors before it.
+//! Every device must reproduce it bit for bit, so values come from random integers and from operations that are exact, round
+//! once, or are computed by `libm`. The values of a tensor depend on the seed and the tensor's index, not on the tensors before it.
 
 use std::sync::Arc;
 
@@ -21,6 +21,12 @@ pub enum InitError {
     /// The bound is negative, NaN or infinite.
     #[error("tensor {tensor:?}: the bound of a uniform initializer must be finite and not negative, not {bound}")]
     BadBound { tensor: String, bound: f32 },
+    /// The constant is NaN or infinite.
+    #[error("tensor {tensor:?}: the value of a constant initializer must be finite, not {value}")]
+    BadConstant { tensor: String, value: f32 },
+    /// The standard deviation is negative, NaN or infinite.
+    #[error("tensor {tensor:?}: the deviation of a normal initializer must be finite and not negative, not {std}")]
+    BadDeviation { tensor: String, std: f32 },
 }
 
 /// Draws the initial values of `layout`; the same arguments give the same bits on every device.
@@ -41,31 +47,47 @@ pub fn initialize(layout: Arc<Layout>, inits: &[TensorDeclaration], seed: u64) -
     key[..8].copy_from_slice(&seed.to_le_bytes());
     let mut parameters = Parameters::zeros(Arc::clone(&layout));
     for (index, init) in inits.iter().enumerate() {
-        let bound = bound(init)?;
         let mut rng = ChaCha8Rng::from_seed(key);
         rng.set_stream(index as u64);
-        if bound > 0.0 {
-            for value in &mut parameters.values_mut()[layout.range(index)] {
-                *value = bound * symmetric_unit(&mut rng);
-            }
-        }
+        fill(&mut parameters.values_mut()[layout.range(index)], init, &mut rng)?;
     }
     Ok(parameters)
 }
 
-/// The bound a tensor's values are drawn within, 0 for zeros.
-fn bound(tensor: &TensorDeclaration) -> Result<f32, InitError> {
-    match tensor.init {
-        Initial::Zeros => Ok(0.0),
-        Initial::Uniform { bound } if bound.is_finite() && bound >= 0.0 => Ok(bound),
-        Initial::Uniform { bound } => Err(InitError::BadBound { tensor: tensor.name.clone(), bound }),
+/// Sets the initial values of one tensor, given as zeros.
+fn fill(values: &mut [f32], declared: &TensorDeclaration, rng: &mut impl Rng) -> Result<(), InitError> {
+    let is_size = |size: f32| size.is_finite() && size >= 0.0;
+    let tensor = || declared.name.clone();
+    match declared.init {
+        Initial::Zeros => {}
+        Initial::Ones => values.fill(1.0),
+        Initial::Constant { value } if value.is_finite() => values.fill(value),
+        Initial::Constant { value } => return Err(InitError::BadConstant { tensor: tensor(), value }),
+        Initial::Uniform { bound: 0.0 } => {}
+        Initial::Uniform { bound } if is_size(bound) => {
+            values.iter_mut().for_each(|value| *value = bound * symmetric_unit(rng));
+        }
+        Initial::Uniform { bound } => return Err(InitError::BadBound { tensor: tensor(), bound }),
+        Initial::Normal { std } if is_size(std) => {
+            values.iter_mut().for_each(|value| *value = std * standard_normal(rng));
+        }
+        Initial::Normal { std } => return Err(InitError::BadDeviation { tensor: tensor(), std }),
     }
+    Ok(())
 }
 
 /// Uniform on the 2^24 multiples of 2^-23 in `[-1, 1)`; every step is exact in `f32`.
 fn symmetric_unit(rng: &mut impl Rng) -> f32 {
     let unit = (rng.next_u32() >> 8) as f32 / 16_777_216.0;
     2.0 * unit - 1.0
+}
+
+/// Normal with mean 0 and deviation 1, from 64 random bits (Box and Muller 1958); at most 6.7 in size.
+#[expect(clippy::cast_possible_truncation, reason = "rounds")]
+fn standard_normal(rng: &mut impl Rng) -> f32 {
+    const STEPS: f64 = 4_294_967_296.0;
+    let radius = (-2.0 * libm::log((f64::from(rng.next_u32()) + 1.0) / STEPS)).sqrt();
+    (radius * libm::cos(std::f64::consts::TAU * (f64::from(rng.next_u32()) / STEPS))) as f32
 }
 
 #[cfg(test)]
@@ -102,6 +124,22 @@ mod tests {
     }
 
     #[test]
+    fn constants_fill_and_normal_values_have_their_deviation() {
+        let inits = [
+            tensor("one", &[3], Initial::Ones),
+            tensor("half", &[2], Initial::Constant { value: 0.5 }),
+            tensor("normal", &[200, 50], Initial::Normal { std: 0.02 }),
+        ];
+        let parameters = initialize(layout_of(&inits), &inits, 7).unwrap();
+        assert_eq!((parameters.tensor(0), parameters.tensor(1)), (&[1.0; 3][..], &[0.5; 2][..]));
+        let values: Vec<f64> = parameters.tensor(2).iter().map(|&value| f64::from(value) / 0.02).collect();
+        let moment = |power| values.iter().map(|value| value.powi(power)).sum::<f64>() / values.len() as f64;
+        assert!(moment(1).abs() < 0.03, "{}", moment(1));
+        assert!((moment(2) - 1.0).abs() < 0.05, "{}", moment(2));
+        assert!((moment(4) - 3.0).abs() < 0.3, "{}", moment(4));
+    }
+
+    #[test]
     fn known_values_of_a_known_seed() {
         let inits = [tensor("w", &[4], Initial::Uniform { bound: 1.0 })];
         let values = initialize(layout_of(&inits), &inits, 42).unwrap().into_values();
@@ -130,6 +168,9 @@ mod tests {
         };
         assert_eq!(draw(Initial::Uniform { bound: -1.0 }), InitError::BadBound { tensor: "w".into(), bound: -1.0 });
         assert!(matches!(draw(Initial::Uniform { bound: f32::NAN }), InitError::BadBound { .. }));
+        let infinite = Initial::Constant { value: f32::INFINITY };
+        assert_eq!(draw(infinite), InitError::BadConstant { tensor: "w".into(), value: f32::INFINITY });
+        assert_eq!(draw(Initial::Normal { std: -1.0 }), InitError::BadDeviation { tensor: "w".into(), std: -1.0 });
         let two = [tensor("a", &[1], Initial::Zeros), tensor("b", &[1], Initial::Zeros)];
         let swapped = [two[1].clone(), two[0].clone()];
         assert_eq!(initialize(layout_of(&two), &swapped, 0).unwrap_err(), InitError::Mismatch(0));

@@ -1,11 +1,10 @@
-//! The arithmetic of a round that client and coordinator must agree on: clip, quantize, sum privately, optimize. Pure.
+//! The arithmetic of a round, identical on client and coordinator: clip, quantize, sum privately, optimize. Pure.
 //!
-//! A device turns its training result into an [`Update`], which the [`Codec`] turns into integers. The coordinator adds
-//! the integers, releases the sum, decodes the mean and takes a step of the server optimizer. Both sides run this code,
-//! so results must be bit-identical everywhere: only IEEE 754 `+ - * /` and `sqrt`, in a fixed order; `exp` and similar
-//! functions of `libm` where privacy needs them; and every random draw from a generator that the caller passes in. Only
-//! privacy loss distributions use an FFT, because no two parties need to agree on them. There is no I/O, no clock and
-//! no device access here, and no notion of masks, participants or rounds.
+//! A device turns its training result into an [`Update`], and the [`Codec`] turns it into integers. The coordinator adds the integers,
+//! releases the sum, decodes the mean and takes a step of the server optimizer. Both sides run this code, so results must be bit-identical
+//! everywhere: only IEEE 754 `+ - * /` and `sqrt`, in a fixed order; `exp` and similar functions of `libm` where privacy needs them; and
+//! every random draw from the caller's generator. Only privacy loss distributions use an FFT, because the parties need not agree on them
+//! bit for bit. The crate has no access to I/O, clocks and devices, and is independent of masks, participants and rounds.
 
 pub mod adapters;
 pub mod analytics;

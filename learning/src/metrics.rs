@@ -1,7 +1,7 @@
-//! Weighted means that can be merged: loss, accuracy and the like, one value per participant and one per round.
+//! Mergeable weighted means: loss, accuracy and the like, one value per participant and one per round.
 //!
-//! A round's published metrics come from the exact integer sum (`quantize`). [`MetricValue::merge`] is for plain
-//! values, such as an evaluation over several batches or shards.
+//! A round's published metrics come from the exact integer sum (`quantize`). [`MetricValue::merge`] is for plain values, such as an
+//! evaluation over several batches or shards.
 
 use serde::{Deserialize, Serialize};
 
@@ -33,7 +33,7 @@ impl MetricValue {
         Self { value: self.value + (other.value - self.value) * share, count }
     }
 
-    /// The value, or `None` if it was not measured.
+    /// The value, or `None` if unmeasured.
     #[must_use]
     pub fn measured(self) -> Option<f64> {
         (self.count > 0).then_some(self.value)

@@ -1,7 +1,7 @@
 //! Names, shapes and offsets of a model's tensors in one flat vector of `f32`.
 //!
-//! A [`Layout`] is validated once, when a task is created or a model is read; code that takes one may trust its
-//! numbers. Values are always in layout order, row-major, so a flat index means the same on every device.
+//! A [`Layout`] is validated once, when a task is created or a model is read; later code may trust its numbers. Values are always in layout
+//! order, row-major, so a flat index means the same on every device.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub struct TensorSpec {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LayoutError {
-    /// No tensors, or no elements.
+    /// Zero tensors, or zero elements.
     #[error("the model has no parameters; name at least one tensor with at least one element")]
     Empty,
     /// More tensors than [`MAX_TENSORS`].
@@ -42,7 +42,7 @@ pub enum LayoutError {
     /// More elements than [`MAX_PARAMETERS`].
     #[error("the model has more than {MAX_PARAMETERS} parameters (2^28), the most that is possible")]
     TooManyParameters,
-    /// A name that is empty, too long or not printable ASCII.
+    /// An empty, too long or not printable ASCII name.
     #[error("tensor name {0:?} is not 1 to {MAX_NAME_BYTES} printable ASCII characters without blanks")]
     BadName(String),
     /// Two tensors have the same name.
@@ -65,7 +65,7 @@ impl Layout {
     /// Checks names, shapes and size.
     ///
     /// # Errors
-    /// Any [`LayoutError`]; nothing is allocated in proportion to the claimed size.
+    /// Any [`LayoutError`]. Memory does not depend on the claimed size.
     pub fn new(tensors: Vec<TensorSpec>) -> Result<Self, LayoutError> {
         if tensors.is_empty() {
             return Err(LayoutError::Empty);
@@ -101,7 +101,7 @@ impl Layout {
         Ok(Self { tensors, offsets })
     }
 
-    /// Of a task that has no model, such as an analysis: no tensors. No list of tensors is read as one.
+    /// An empty layout, for a task without a model, such as an analysis. An empty list of tensors is otherwise rejected.
     #[must_use]
     pub fn none() -> Self {
         Self { tensors: Vec::new(), offsets: vec![0] }
@@ -113,13 +113,13 @@ impl Layout {
         &self.tensors
     }
 
-    /// Number of parameters; 0 only where there is no model ([`Self::none`]).
+    /// Number of parameters; 0 only without a model ([`Self::none`]).
     #[must_use]
     pub fn len(&self) -> usize {
         self.offsets.last().copied().unwrap_or_default()
     }
 
-    /// Whether there is no model ([`Self::none`]).
+    /// Whether it is the layout of a task without a model ([`Self::none`]).
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.tensors.is_empty()
@@ -128,7 +128,7 @@ impl Layout {
     /// Position of tensor `index` in the flat vector.
     ///
     /// # Panics
-    /// If there is no such tensor.
+    /// If `index` is out of range.
     #[must_use]
     pub fn range(&self, index: usize) -> Range<usize> {
         self.offsets[index]..self.offsets[index + 1]
@@ -221,7 +221,7 @@ impl Parameters {
     /// The values of tensor `index`, row-major.
     ///
     /// # Panics
-    /// If there is no such tensor.
+    /// If `index` is out of range.
     #[must_use]
     pub fn tensor(&self, index: usize) -> &[f32] {
         &self.values[self.layout.range(index)]

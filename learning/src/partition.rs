@@ -22,10 +22,10 @@ pub enum PatternError {
     Empty,
     #[error("{0} patterns are given; at most {MAX_PATTERNS} are possible")]
     TooMany(usize),
-    /// No tensor name can match the pattern.
+    /// The pattern cannot match any tensor name.
     #[error("pattern {0:?} is not 1 to {MAX_NAME_BYTES} printable ASCII characters without blanks")]
     Malformed(String),
-    /// A pattern matches no tensor; most likely a typo.
+    /// A pattern matches zero tensors; most likely a typo.
     #[error("pattern {pattern:?} matches no tensor; the model has {tensors}")]
     MatchesNone {
         pattern: String,
@@ -108,11 +108,10 @@ pub struct Partition {
 }
 
 impl Layout {
-    /// Splits the model: tensors whose names match are local, all others are shared.
+    /// Splits the model: tensors with matching names are local, all others are shared.
     ///
     /// # Errors
-    /// [`PatternError::MatchesNone`] if a pattern matches no tensor, [`PatternError::MatchesAll`] if no tensor is left
-    /// to share.
+    /// [`PatternError::MatchesNone`] if a pattern matches zero tensors, [`PatternError::MatchesAll`] if all tensors match.
     pub fn partition(&self, personal: &Patterns) -> Result<Partition, PatternError> {
         let names = || self.tensors().iter().map(|tensor| tensor.name.as_str());
         for pattern in personal.as_slice() {
@@ -140,13 +139,13 @@ impl Partition {
         &self.whole
     }
 
-    /// The tensors that are sent, summed and published.
+    /// The sent, summed and published tensors.
     #[must_use]
     pub fn shared(&self) -> &Arc<Layout> {
         &self.shared
     }
 
-    /// The tensors that never leave the participant.
+    /// The tensors kept on the participant's device.
     #[must_use]
     pub fn personal(&self) -> &Arc<Layout> {
         &self.personal

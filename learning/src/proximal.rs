@@ -1,8 +1,7 @@
-//! FedProx's adaptive μ: the proximal term grows while the loss rises and shrinks while it falls (Li et al. 2020,
-//! "Federated optimization in heterogeneous networks", §5.3.2).
+//! FedProx's adaptive μ: the proximal term grows while the loss rises and shrinks while it falls (Li et al. 2020, "Federated optimization
+//! in heterogeneous networks", §5.3.2).
 //!
-//! μ is a function of the losses of all completed rounds. There is no state to keep, and a resumed round gets the same
-//! μ.
+//! μ is a function of the losses of all completed rounds. The function is stateless, so a resumed round gets the same μ.
 
 /// The adaptation rule for μ.
 #[derive(Clone, Copy, Debug, PartialEq)]

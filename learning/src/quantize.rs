@@ -1,13 +1,13 @@
 //! Quantization to integer words and back: encodes one update, decodes the sum of many.
 //!
-//! Everything a participant sends is a vector of integers modulo 2^b, so sums are exact, masks hide all of it, and the
-//! order of arrival cannot change a bit. [`Codec::new`] proves that the sum over a full cohort does not wrap.
+//! Every upload is a vector of integers modulo 2^b, so sums are exact, masks hide the whole vector, and results are independent of the
+//! order of arrival. [`Codec::new`] proves that the sum over a full cohort does not wrap.
 //!
-//! Layout of an encoded update: one word per parameter (weight times value), one word for the weight, then the limbs of
-//! each metric. With `b` bits, cohort `n`, weight cap `W` and per-coordinate clip `C`: `B = floor((2^(b-1) - 1) / (n
-//! W))`, scale `s = B / C`, and a participant of weight `w` encodes value `v` as `w s v`, clamped to `±w B` and rounded
-//! stochastically (down, plus one with the probability of the fraction), so its expectation is exact. Multiplying by
-//! the weight before rounding keeps the error below one unit for any weight.
+//! Layout of an encoded update: one word per parameter (weight times value), one word for the weight, then the limbs of each metric. With
+//! `b` bits, cohort `n`, weight cap `W` and per-coordinate clip `C`: `B = floor((2^(b-1) - 1) / (n W))`, scale `s = B / C`, and a
+//! participant of weight `w` encodes value `v` as `w s v`, clamped to `±w B` and rounded stochastically (down, plus one with the
+//! probability of the fraction), so its expectation is exact. Multiplying by the weight before rounding keeps the error below one unit for
+//! any weight.
 
 mod decode;
 mod error;
@@ -33,7 +33,7 @@ use crate::vectorized::vectorized;
 use limbs::Limbs;
 pub(crate) use words::{half, lift, to_word};
 
-/// Quantization terms that both sides agree on before a round; part of the task.
+/// Quantization terms agreed on by both sides before a round; part of the task.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct QuantizationParams {
@@ -79,7 +79,7 @@ pub struct Codec {
 }
 
 impl Codec {
-    /// Checks the parameters and proves that `n W B <= 2^(b-1) - 1`, so that no sum can wrap.
+    /// Checks the parameters and proves that `n W B <= 2^(b-1) - 1`, so that sums cannot wrap.
     ///
     /// # Errors
     /// Any [`HeadroomError`].
@@ -150,8 +150,8 @@ impl Codec {
         if self.params.metrics == 0 { values } else { values.max(self.limbs.largest()) }
     }
 
-    /// Clips, weights and rounds an update, in this order. `rng` decides the rounding only. Unless a seed has to be
-    /// repeated, use a cryptographic generator: rounding is part of what hides a value.
+    /// Clips, weights and rounds an update, in this order. `rng` decides the rounding only. Unless a seed has to be repeated, use a
+    /// cryptographic generator: rounding helps to hide a value.
     ///
     /// # Errors
     /// Any [`EncodeError`]. The participant keeps the error to itself and sends nothing.
@@ -236,9 +236,9 @@ impl Codec {
     }
 }
 
-/// Number of values whose random bits are drawn at once.
+/// Number of values per draw of random bits.
 const BLOCK: usize = 1024;
-/// Number of values searched at once for one that is not rounded yet.
+/// Number of values searched at once for an unrounded one.
 const LINE: usize = 32;
 
 /// The integer part of a fixed-point number.

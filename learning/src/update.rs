@@ -11,7 +11,7 @@ pub struct Update {
     pub delta: Vec<f32>,
     /// Number of training examples; at least 1. The task caps it when it weights the update.
     pub examples: u64,
-    /// In the order of the task's metrics; `count` is 0 for a metric that was not measured.
+    /// In the order of the task's metrics; `count` is 0 for an unmeasured metric.
     pub metrics: Vec<MetricValue>,
 }
 

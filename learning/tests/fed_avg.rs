@@ -1,4 +1,4 @@
-//! FedAvg through the whole road, against McMahan's weighted mean of models computed in `f64` and never quantized.
+//! FedAvg end to end, compared with McMahan's weighted mean of models, computed in `f64` without quantization.
 
 use std::sync::Arc;
 

@@ -1,6 +1,5 @@
 //! Every server optimizer, q-FFL and FedNova against numbers of an independent `float64` implementation
 //! (`golden/optimizers.py`), and optimizer states through their files.
-#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use std::sync::Arc;
 
@@ -23,7 +22,7 @@ fn numbers(value: &Value) -> Vec<f64> {
     value.as_array().unwrap().iter().map(|number| number.as_f64().unwrap()).collect()
 }
 
-/// The reference starts from numbers that `f32` holds.
+/// The reference starts from numbers representable as `f32`.
 #[expect(clippy::cast_possible_truncation, reason = "exact")]
 fn floats(value: &Value) -> Vec<f32> {
     numbers(value).into_iter().map(|number| number as f32).collect()
@@ -57,7 +56,7 @@ fn specs() -> Vec<(ServerOptimizer, Value)> {
     cases.into_iter().map(|case| (serde_json::from_value(case["spec"].clone()).unwrap(), case)).collect()
 }
 
-/// Twelve rounds; `between` is what happens to the state from one to the next.
+/// Twelve rounds; `between` transforms the state from one to the next.
 fn run(
     spec: &ServerOptimizer,
     mut between: impl FnMut(OptimizerState) -> OptimizerState,
@@ -174,7 +173,7 @@ fn params(max_weight: u32, metrics: usize) -> QuantizationParams {
     QuantizationParams { parameters: 7, modulus_bits, clip_range, clip_norm, max_weight, max_cohort, metrics }
 }
 
-/// Through the integers that secure aggregation sums.
+/// Through the integers of secure aggregation.
 fn summed(params: QuantizationParams, updates: &[Update]) -> MeanUpdate {
     let codec = Codec::new(params).unwrap();
     let mut rng = ChaCha8Rng::seed_from_u64(3);
@@ -224,7 +223,7 @@ fn q_ffl_is_the_papers_in_numbers_and_in_the_secure_sum() {
     }
 }
 
-/// What the sum would come to without rounding to integers.
+/// The sum without rounding to integers.
 fn plain_mean(updates: &[Update]) -> MeanUpdate {
     let weight: u64 = updates.iter().map(|update| update.examples).sum();
     let sum = |index: usize| {
@@ -250,7 +249,7 @@ fn fed_nova_is_the_papers_in_numbers_and_in_the_secure_sum() {
         let normalize = |(update, _, steps)| rule.normalize(reach(steps), update).unwrap();
         let sent: Vec<_> = participants().into_iter().map(normalize).collect();
 
-        // One step of 20 is blown up, as it would be had that participant gone on, so the range has to leave room.
+        // One step of 20 is scaled up as if that participant had continued, so the range must leave room.
         let wide = QuantizationParams { clip_range: 32.0, clip_norm: None, ..params };
         let mut mean = summed(wide, &sent);
         let effective = FedNova::scale(&mut mean).unwrap();

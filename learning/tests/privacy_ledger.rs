@@ -1,5 +1,4 @@
-//! The ledger: it only grows, keeps its budget, charges what ran, and notices every change by hand.
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+//! The ledger: it only grows, enforces its budget, charges the executed mechanism, and detects every change by hand.
 
 use learning::privacy::accountant::{CloseCurve, Gaussians, SumMechanism, SumNoise, Textbook, zcdp};
 use learning::privacy::{
@@ -166,7 +165,7 @@ fn a_banded_matrix_is_charged_by_its_columns_wherever_releases_stand() {
     let rows = ledger.rows().to_vec();
     let again = Ledger::open(PrivacyMechanism::BandedMatrix, BUDGET, rows.clone(), &keyed(b"key")).unwrap();
     assert_eq!((again.head(), again.spent()), (ledger.head(), ledger.spent()));
-    // Whoever has the key still has to make the figures follow from the places.
+    // An attacker with the key still needs figures consistent with the positions.
     let mut moved = rows[1].row.clone();
     moved.release.bands.as_mut().unwrap().after = 2;
     let unsaid = |row: LedgerRow| LedgerRow { accounting: None, ..row };
@@ -214,7 +213,7 @@ fn every_change_by_hand_is_found() {
     swapped.swap(1, 2);
     assert_eq!(refuse(swapped), LedgerError::Tampered(1));
     let cut = rows[..4].to_vec();
-    // Cut at the end the rest is a ledger, of another head: whoever keeps the head sees it.
+    // A truncated ledger is valid, but has another head, which a stored head reveals.
     let head = |rows| Ledger::open(PrivacyMechanism::CentralGaussian, BUDGET, rows, &keyed(b"key")).unwrap().head();
     assert_eq!(head(cut), rows[3].seal);
     assert_eq!(head(rows.clone()), rows[4].seal);
@@ -225,7 +224,7 @@ fn every_change_by_hand_is_found() {
     assert!(matches!(other, Err(LedgerError::Mechanism { .. })));
 }
 
-/// Somebody with the key, or a plain hash, who makes the seals fit still has to make the figures follow.
+/// An attacker able to compute matching seals still needs figures consistent with the rows.
 #[test]
 fn figures_must_follow_from_the_parameters() {
     let mut wrong = filled(3).rows().to_vec();
@@ -236,7 +235,7 @@ fn figures_must_follow_from_the_parameters() {
     assert_eq!(error, Err(LedgerError::Figures(0)));
 }
 
-/// As rows were written before they said what they rest on.
+/// Rows as written by versions without a named accounting.
 fn sealed(rows: Vec<LedgerRow>) -> Vec<SealedRow> {
     let (seal, mut before) = (keyed(b"key"), [0; 32]);
     rows.into_iter()
@@ -249,8 +248,7 @@ fn sealed(rows: Vec<LedgerRow>) -> Vec<SealedRow> {
         .collect()
 }
 
-/// Whatever a task says of accounting now, rows that were charged by Rényi divergences open as they are; what comes next
-/// says what it rests on.
+/// Rows charged by Rényi divergences open unchanged under any accounting of the task; later rows name their accounting.
 #[test]
 fn rows_from_before_loss_distributions_open_as_they_were() {
     let charged = Budget { accounting: PrivacyAccounting::Pld, epsilon: None, ..BUDGET };
@@ -296,7 +294,7 @@ fn each_row_says_what_it_rests_on() {
     assert!(by_pld.total.published < general.total.published && by_pld.total.cohort_known < general.total.cohort_known);
     let skellam = row(PrivacyMechanism::DistributedSkellam, SumNoise::Skellam { variance: 4e12 }, charged);
     assert_eq!(skellam.accounting, Some(PrivacyAccounting::General));
-    // Somebody with the key who claims the other.
+    // An attacker with the key who claims the other accounting.
     let mut claimed = by_pld.clone();
     claimed.accounting = Some(PrivacyAccounting::General);
     let json = serde_json::to_vec(&claimed).unwrap();
@@ -306,7 +304,7 @@ fn each_row_says_what_it_rests_on() {
     assert_eq!(error, LedgerError::Figures(0));
 }
 
-/// What was planned fits, whoever dropped out: releases of more survivors cost less, and none is refused before the last.
+/// The planned releases fit with any dropouts: releases of more survivors cost less, and all are accepted up to the last.
 #[test]
 fn the_rounds_that_were_planned_fit_into_the_budget() {
     let charged = Budget { accounting: PrivacyAccounting::Pld, ..BUDGET };
@@ -378,8 +376,8 @@ fn seals_are_text() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Whatever is charged, in whatever order: the totals only grow, whoever knows more has the larger epsilon, and what
-    /// comes back from storage is what was there.
+    /// For any charges in any order, the totals only grow, a better informed observer has the larger epsilon, and stored rows are restored
+    /// unchanged.
     #[test]
     fn only_grows(charges in proptest::collection::vec((0.5_f64..50.0, 0.001_f64..=1.0, 1_u32..100), 1..12)) {
         let mut ledger = open(Budget { epsilon: None, ..BUDGET });

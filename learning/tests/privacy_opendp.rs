@@ -1,5 +1,5 @@
 //! Agreement with opendp 0.16 where it has the mechanism: zCDP and its conversion, composition, and the discrete Gaussian.
-#![expect(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "helpers of tests")]
+#![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "helpers of tests")]
 
 use dashu::base::ConversionError;
 use dashu::rational::RBig;
@@ -70,8 +70,8 @@ fn a_ledger_adds_up_as_a_composition() {
     assert!((rows / rho - 1.0).abs() < 1e-12);
 }
 
-/// Two samples, one of each sampler, cannot be told apart by chi-square; opendp draws from the system's generator, so the
-/// limit is wide: a sampler that is right fails once in ten million runs.
+/// Two samples, one of each sampler, cannot be distinguished by chi-square; opendp draws from the system's generator, so the limit is wide:
+/// a correct sampler fails once in ten million runs.
 #[test]
 fn samples_have_the_same_distribution() {
     let (sigma, draws) = (4.5, 20_000_u32);
@@ -108,7 +108,7 @@ mod as_a_sampler {
             let charged = |sigma: f64| SumMechanism { noise: noise(sigma), sensitivity, dimension: 5 };
             let measurement = OpenDpGaussian::new(sigma).unwrap();
             measurement.check(&charged(sigma.value())).unwrap();
-            // A ledger that believes in a little more noise than is drawn is found out, and one that believes in less is not.
+            // A ledger that assumes slightly more noise than drawn is detected, and one that assumes less is accepted.
             measurement.check(&charged(sigma.value() * 0.999_999)).unwrap();
             let error = measurement.check(&charged(sigma.value() * 1.000_001)).unwrap_err();
             assert!(matches!(error, OpenDpError::Undercharged { .. }), "{error}");

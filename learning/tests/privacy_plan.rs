@@ -1,5 +1,4 @@
-//! Plans: three epsilons that are never one for another, noise that is solved for, and what is refused.
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+//! Plans: three distinct epsilons, solving for noise, and rejections.
 
 use learning::privacy::plan::{largest_draw, smallest_draw};
 use learning::privacy::{
@@ -67,7 +66,7 @@ fn distributed_noise_has_a_server_epsilon_and_costs_the_same() {
     }
     let local = plan(&PlanRequest { mechanism: PrivacyMechanism::Local, goal: Goal::Noise(4.0), ..request() }).unwrap();
     assert_eq!(local.epsilon.server, Some(local.epsilon.cohort_known));
-    // The same noise, but everybody's own: sqrt(50) times as much in the mean.
+    // The same noise from each participant: sqrt(50) times as much in the mean.
     let same = plan(&PlanRequest { goal: Goal::Noise(4.0), ..request() }).unwrap();
     assert!((local.noise_to_signal / same.noise_to_signal / 50_f64.sqrt() - 1.0).abs() < 1e-3);
 }
@@ -76,6 +75,9 @@ fn distributed_noise_has_a_server_epsilon_and_costs_the_same() {
 fn a_tree_needs_no_sampling_and_grows_with_the_logarithm() {
     let tree = PlanRequest {
         mechanism: PrivacyMechanism::Tree,
+        // Each is in it once.
+        population: 128 * 50,
+        sampling: PlanSampling::Anyhow,
         goal: Goal::Noise(4.0),
         rounds: 128,
         delta: 1e-6,
@@ -186,7 +188,7 @@ fn loss_distributions_are_charged_where_they_are_proven_and_the_distance_is_name
     for named in [central.epsilon.closeness.unwrap(), central.epsilon.cohort_closeness.unwrap()] {
         assert!(named.epsilon > 0.0 && named.epsilon < 1e-6 && named.delta > 0.0, "{named:?}");
     }
-    // Never below what the textbook says of that noise.
+    // Never below the textbook's value for that noise.
     let pld = central.accountant.pld.unwrap();
     assert!(
         central.epsilon.published > pld && central.epsilon.published < pld + 1e-2,
@@ -194,10 +196,10 @@ fn loss_distributions_are_charged_where_they_are_proven_and_the_distance_is_name
         central.epsilon.published
     );
     assert!(central.epsilon.published <= 8.0 && central.epsilon.published > 7.99);
-    // Noise of the participants' own gains nothing from sampling: what everybody knows is what is charged.
+    // Participants' own noise gains nothing from sampling: known cohorts are charged.
     let known = plan_of(PrivacyMechanism::DistributedDiscreteGaussian).epsilon;
     assert_eq!((known.published, known.rests_on()), (known.cohort_known, PrivacyAccounting::Pld));
-    // No such proof for Skellam noise, nor on a coarse grid; for a cohort of fixed size none of what sampling hides.
+    // Skellam noise and coarse grids lack such a proof; a cohort of fixed size does not benefit from sampling.
     let published = |request: PlanRequest| {
         let general = plan(&PlanRequest { accounting: PrivacyAccounting::General, ..request }).unwrap();
         let charged = plan(&request).unwrap();
@@ -216,7 +218,7 @@ fn loss_distributions_are_charged_where_they_are_proven_and_the_distance_is_name
     assert!(fixed < by_general, "{fixed} {by_general}");
 }
 
-/// Sums of Gaussians are one Gaussian: everybody in every round, and along a tree, cost exactly what one release does.
+/// Sums of Gaussians are one Gaussian: all participants in every round, and along a tree, cost exactly what one release does.
 #[test]
 fn without_sampling_the_exact_figure_is_charged() {
     let all = PlanRequest {
@@ -234,6 +236,7 @@ fn without_sampling_the_exact_figure_is_charged() {
     assert_eq!(plan.epsilon.published, plan.epsilon.cohort_known);
     let tree = PlanRequest {
         mechanism: PrivacyMechanism::Tree,
+        population: 7 * 200,
         rounds: 7,
         goal: Goal::Noise(0.652_935_384_358_216 * 3_f64.sqrt()),
         ..all
@@ -242,10 +245,11 @@ fn without_sampling_the_exact_figure_is_charged() {
     assert!(plan.epsilon.published > 8.0 && plan.epsilon.published < 8.001, "{:?}", plan.epsilon);
 }
 
-/// Rounds in which everybody takes part `60 / 4` times, four rounds apart.
+/// Rounds in which each participant takes part `60 / 4` times, every four rounds.
 fn banded(participations: Option<u32>, separation: Option<u32>) -> PlanRequest {
     PlanRequest {
         mechanism: PrivacyMechanism::BandedMatrix,
+        population: 1000,
         sampling: PlanSampling::Anyhow,
         accounting: PrivacyAccounting::Pld,
         participations,
@@ -286,7 +290,7 @@ fn a_banded_matrix_costs_a_participants_columns() {
     assert!((solved.noise_multiplier / 0.652_935_384_358_216 / square.sqrt() - 1.0).abs() < 1e-4);
 }
 
-/// What a task plans its noise for is not what limits it: later rounds cost on.
+/// The planned noise is not a limit: later rounds are charged, too.
 #[test]
 fn a_banded_matrix_costs_on_beyond_the_rounds_that_were_planned_for() {
     let facts =
@@ -323,7 +327,7 @@ fn a_banded_matrix_leaves_less_noise_in_models_than_a_tree() {
         tree.noise_on_sums
     );
     assert!(banded_once.noise_to_signal < tree.noise_to_signal);
-    // Fifteen times each, which no tree allows. A participant's own rounds are all that independent noise may count.
+    // Fifteen times each, beyond any tree. Independent noise may count only a participant's own rounds.
     let often = of(&banded(None, Some(4)));
     let independent = of(&PlanRequest {
         mechanism: PrivacyMechanism::CentralGaussian,
@@ -337,12 +341,41 @@ fn a_banded_matrix_leaves_less_noise_in_models_than_a_tree() {
 }
 
 #[test]
+fn plans_keep_to_turns_that_the_population_has() {
+    let all = PlanRequest { population: 200, ..banded(None, Some(4)) };
+    assert!(plan(&all).is_ok());
+    let crowded = PlanRequest { cohort: 200, rounds: 15, ..all };
+    let refused = plan(&crowded).unwrap_err();
+    assert!(matches!(&refused, PlanError::Turns(turns) if turns.needed == 800), "{refused}");
+    assert!(crowded.choices(6000).is_err() && crowded.curve(4.0, 1).is_err());
+    // Comparisons and the cohort for a smaller epsilon stay within the limits.
+    let choices = all.choices(6000).unwrap();
+    assert!(choices.iter().any(|choice| choice.cohort == 200));
+    for choice in choices {
+        assert!(choice.cohort * choice.separation.unwrap().min(choice.rounds) <= 200, "{choice:?}");
+    }
+    let planned = plan(&all).unwrap();
+    assert_eq!(all.cohort_for(&planned, planned.epsilon.published / 2.0).unwrap(), None);
+    // A plan without a population assumes a sufficient one.
+    let spec = PrivacySpec {
+        mechanism: PrivacyMechanism::Tree,
+        noise_multiplier: Some(4.0),
+        delta: Some(1e-5),
+        clip: Some(Clip::Fixed(1.0)),
+        ..PrivacySpec::default()
+    };
+    let facts =
+        TaskFacts { cohort: 50, parameters: 7850, modulus_bits: 32, smallest_cohort: 25, colluders: 0, rounds: 60 };
+    assert_eq!(PlanRequest::of(&spec, &facts).unwrap().population, 3000);
+}
+
+#[test]
 fn other_cohorts_and_rounds_for_the_same_epsilon_are_compared() {
     let asked = PlanRequest { accounting: PrivacyAccounting::Pld, ..request() };
     let choices = asked.choices(6000).unwrap();
     let of = |cohort: u32, rounds: u32| choices.iter().find(|at| (at.cohort, at.rounds) == (cohort, rounds)).unwrap();
     let best = choices[0];
-    // Everybody in half the rounds: least noise, and the same promise to those who know who took part.
+    // All participants in half the rounds: least noise, and the same promise against observers of the cohorts.
     assert_eq!((best.cohort, best.rounds, best.uploads), (200, 30, 6000), "{choices:#?}");
     assert!((best.epsilon.cohort_known / best.epsilon.published - 1.0).abs() < 1e-9);
     let planned = of(50, 60);

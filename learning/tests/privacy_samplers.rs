@@ -4,7 +4,6 @@
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     clippy::print_stdout,
-    clippy::unwrap_used,
     reason = "helpers of tests: bins are small numbers, and scores are worth seeing"
 )]
 
@@ -45,7 +44,7 @@ fn chi_square(
             (expected, seen) = (0.0, 0.0);
         }
     }
-    // What is left over joins the last bin.
+    // The remainder joins the last bin.
     let outside = counts.iter().filter(|(x, _)| x.abs() > reach).map(|(_, &n)| n as f64).sum::<f64>();
     statistic -= (last.1 - last.0).powi(2) / last.0;
     let expected = last.0 + (draws as f64 - total);
@@ -139,7 +138,7 @@ fn skellam_fits_over_ten_million_draws() {
     check_skellam(10_000_000);
 }
 
-/// The test can fail: a sampler whose standard deviation is off by one percent does not pass.
+/// Negative control: a sampler with a standard deviation off by one percent fails.
 #[test]
 fn a_wrong_sigma_does_not_fit() {
     let mut rng = ChaCha20Rng::seed_from_u64(9);

@@ -1,5 +1,5 @@
-//! From updates to a noised mean through the public face: exact sensitivity, headroom, unbiasedness, and the variance that
-//! the accounts are told.
+//! From updates to a noised mean through the public interface: exact sensitivity, headroom, unbiasedness, and the variance given to the
+//! accountants.
 
 use learning::Update;
 use learning::privacy::accountant::SumNoise;
@@ -100,7 +100,7 @@ fn the_mean_comes_back_with_a_fixed_denominator() {
     }
 }
 
-/// 16 bits for four hundred updates of thirty thousand parameters: no room for certainty, enough for what is likely.
+/// 16 bits for four hundred updates of thirty thousand parameters: too few to be certain, enough with high probability.
 #[test]
 fn few_bits_are_enough_when_updates_are_rotated() {
     let tight = PrivateCodecParams {
@@ -163,14 +163,14 @@ fn shares_of_survivors_have_the_variance_of_the_ledger() {
         let released = ExactSum::new(noisy, 32, 23).unwrap().release_noised_by_participants(&shares).unwrap();
         let counted = shares.mechanism(23, codec.sensitivity(), codec.dimension()).unwrap();
         assert!(counted.sigma() >= codec.sigma().value());
-        // The ledger counts on 20 of them; the noise really is that of 23.
+        // The ledger assumes 20 of them; the actual noise is that of 23.
         check_variance(&plain, &released, counted.sigma().powi(2) * 23.0 / 20.0);
         assert!(codec.decode(&released, 0.5, &SEED).is_ok());
         assert!(matches!(counted.noise, SumNoise::Skellam { .. }) == skellam);
     }
 }
 
-/// Within 4.5 standard errors, and no further: half the noise or a share too few would be found.
+/// Within 4.5 standard errors: half the noise or a missing share would be detected.
 #[track_caller]
 fn check_variance(exact: &[u32], noised: &NoisedSum, expected: f64) {
     let n = exact.len() as f64;

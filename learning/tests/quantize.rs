@@ -1,5 +1,4 @@
-//! Properties of the codec: exact sums, bounded error, no wrap, no bias, no order; and each of its refusals.
-#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+//! Properties of the codec: exact sums, bounded error, headroom, unbiasedness, independence of order; and each rejection.
 
 use learning::metrics::MAX_METRICS;
 use learning::quantize::{MAX_COHORT, MIN_LEVELS};
@@ -318,7 +317,7 @@ fn refuses_sums_that_no_cohort_has() {
     assert_eq!(decode(&one, 21, 1), Err(DecodeError::ModulusBits { expected: 20, got: 21 }));
     assert_eq!(decode(&one[1..], 20, 1), Err(DecodeError::Length { expected: one.len(), got: one.len() - 1 }));
     assert_eq!(decode(&one, 20, 101), Err(DecodeError::Participants { got: 101, most: 100 }));
-    // Nobody has no mean, whatever noise is in the sum.
+    // An empty sum has no mean, with any noise.
     let nobody = ExactSum::of_nobody(one.len(), 20).unwrap().release_without_noise();
     assert_eq!(codec.decode(&nobody), Err(DecodeError::Participants { got: 0, most: 100 }));
     assert_eq!(decode(&one, 20, 4), Err(DecodeError::Weight { weight: 3, participants: 4, most: 24 }));

@@ -1,23 +1,21 @@
-//! What attackers do to digits, and what robust rules leave of it.
+//! Attacks on digits, and their effect under robust rules.
 //!
-//! *The federation.* MNIST's test images, 28 by 28, of which 15 in 100 are held out; the others are dealt out at random and
-//! evenly. The model is softmax regression from zero. Each participant trains two epochs of batches of 32 at a rate of 0.1 in
-//! each of ten rounds, and the model takes the step that the rule makes of all updates.
+//! *The federation.* MNIST's test images, 28 by 28, of which 15 in 100 are held out; the others are dealt out at random and evenly. The
+//! model is softmax regression from zero. Each participant trains two epochs of batches of 32 at a rate of 0.1 in each of ten rounds, and
+//! the model takes the rule's step.
 //!
 //! *Sign flip.* The honest update, times -10.
 //!
-//! *Backdoor.* Trained as everybody does, on its own data and as much again with a white patch of 3 by 3 pixels in the lower
-//! right corner and the label 7; the update times participants over attackers, so that their mean is the attackers' model
-//! (Bagdasaryan et al. 2020). It succeeds as often as digits that are no 7 are taken for one with the patch on. *Quiet*: the
-//! same, not scaled.
+//! *Backdoor.* Trained as usual, on its own data and as much again with a white patch of 3 by 3 pixels in the lower right corner and the
+//! label 7; the update times participants over attackers, so that their mean is the attackers' model (Bagdasaryan et al. 2020). It succeeds
+//! as often as digits that are no 7 are taken for one with the patch on. *Quiet*: the same, not scaled.
 //!
-//! *In the clear*: 20 participants, 4 of them hostile, and declared. *Groups*: 100 participants, 5 of them hostile, every
-//! round divided anew into 20 groups of 5, whose means the rule sees; so 0.77 of the groups are expected to be clean, and
-//! five may not be.
+//! *Unmasked*: 20 participants, 4 of them hostile, and declared. *Groups*: 100 participants, 5 of them hostile, every round divided anew
+//! into 20 groups of 5, with their means given to the rule; so 0.77 of the groups are expected to be clean, and up to five are not.
 //!
 //! One seed by default; the ignored test prints the table of docs/ROBUSTNESS.md, with three.
 
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test that prints what it measured")]
+#![expect(clippy::print_stdout, reason = "a test that prints what it measured")]
 
 use datasets::Labelled;
 use datasets::idx::{PIXEL_DEVIATION, PIXEL_MEAN, shipped_mnist};
@@ -35,7 +33,7 @@ const ROUNDS: u64 = 10;
 const EPOCHS: usize = 2;
 const BATCH: usize = 32;
 const RATE: f32 = 0.1;
-/// What the backdoor is to be taken for.
+/// The target class of the backdoor.
 const TARGET: u8 = 7;
 const fn spec(rule: RobustRule) -> RobustSpec {
     RobustSpec { rule, attackers: 0.2, norm_factor: None, group_size: None }
@@ -150,7 +148,7 @@ enum How {
     Robust(RobustRule),
     /// The geometric median of all, the farthest too.
     PlainGeometricMedian,
-    /// The mean of everybody, and the rule over the means of groups of five.
+    /// The mean of all, and the rule over the means of groups of five.
     MeanOfMany,
     Groups(RobustRule),
 }
@@ -233,7 +231,7 @@ fn scaled(mut update: Vec<f32>, by: f32) -> Vec<f32> {
     update
 }
 
-/// What each of these does under an attack: the mean over the seeds, printed.
+/// The mean outcome of each of these under an attack over the seeds, printed.
 fn outcomes(seeds: &[u64], attack: Attack, hows: &[How]) -> Vec<Outcome> {
     let digits: Vec<_> = seeds.iter().map(|&seed| digits(seed)).collect();
     let mean = |how: How| {
@@ -270,7 +268,7 @@ fn first_and(first: How, others: &[How]) -> Vec<How> {
     [&[first], others].concat()
 }
 
-/// Whether these are as good as `clean`, but for so many points, and take no patch for a seven.
+/// Asserts accuracy within so many points of `clean`, and immunity to the patch.
 fn assert_stood(hows: &[How], found: &[Outcome], clean: Outcome, points: f64) {
     for (how, outcome) in hows.iter().zip(found) {
         assert!(outcome.accuracy >= clean.accuracy - points, "{how:?}: {:.1} %", outcome.accuracy);
@@ -327,7 +325,7 @@ fn the_table_of_three_seeds() {
     sign_flippers(&seeds);
     backdoors(&seeds);
     groups_of_five(&seeds);
-    // What is not promised, for comparison.
+    // Unprotected variants, for comparison.
     let others = [clear(), vec![How::Robust(NORM_FILTER), How::PlainGeometricMedian]].concat();
     outcomes(&seeds, Attack::None, &others);
     outcomes(&seeds, Attack::Quiet, &first_and(How::Mean, &others));

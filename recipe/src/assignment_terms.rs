@@ -1,4 +1,4 @@
-//! The terms of an assignment that determine an update.
+//! The terms of an assignment on which an update depends.
 
 use task_spec::{ModelSpec, TrainingPlan};
 use wire::Digest;
@@ -6,18 +6,18 @@ use wire::participant::{Assignment, Encoding, FinalModel, PrivacyTerms};
 
 use crate::digest::{application_digest, round_digest, task_digest, training_digest};
 
-/// Everything besides data, model version and randomness that determines an update.
+/// All inputs of an update except data, model version and randomness.
 #[derive(Clone, Copy, Debug)]
 pub struct AssignmentTerms<'a> {
     /// Name of the task.
     pub task: &'a str,
-    /// The tensors, and which of them stay local.
+    /// The tensors, with the subset that stays local.
     pub model: &'a ModelSpec,
     /// The training plan, with the round's μ.
     pub training: &'a TrainingPlan,
     /// The encoding of updates.
     pub encoding: &'a Encoding,
-    /// Names of the metrics that are sent, in order.
+    /// Names of the sent metrics, in order.
     pub metrics: &'a [String],
     /// The round's privacy terms, if the task is private.
     pub privacy: Option<&'a PrivacyTerms>,
@@ -56,7 +56,7 @@ impl AssignmentTerms<'_> {
         task_digest(&self.application(), self.task, self.model, self.training)
     }
 
-    /// [`round_digest`] of these terms in a round that starts from this version.
+    /// [`round_digest`] of these terms in a round based on this version.
     #[must_use]
     pub fn in_round(&self, version: u32, earlier: &[Digest]) -> Digest {
         round_digest(&self.training(), version, earlier)

@@ -15,7 +15,7 @@ mod private_quantizer;
 /// The codec of a task's updates.
 #[derive(Clone, Debug)]
 pub enum UpdateCodec {
-    /// Weighted deltas with their weight and metrics, compressed as the task says.
+    /// Weighted deltas with their weight and metrics, compressed with the task's codec.
     Plain(Arc<learning::UpdateCodec>),
     /// Clipped deltas, quantized with room for noise.
     Private(Arc<PrivateQuantizer>),
@@ -46,7 +46,7 @@ impl UpdateInspector {
     /// Completes the check.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The defect.
     pub fn finish(self) -> Result<(), String> {
         match self {
             Self::Plain(inspector) => inspector.finish().map_err(|error| error.to_string()),
@@ -91,7 +91,7 @@ impl UpdateCodec {
         }
     }
 
-    /// The codec of a task whose uploads are expanded before they are added.
+    /// The codec of a task with uploads that are expanded before the addition.
     #[must_use]
     pub fn expanding(&self) -> Option<&Arc<learning::UpdateCodec>> {
         match self {
@@ -100,7 +100,7 @@ impl UpdateCodec {
         }
     }
 
-    /// The L2 norm that updates are clipped to, if any; `clip` is the round's norm in a private task.
+    /// The L2 clipping norm of updates, if any; `clip` is the round's norm in a private task.
     #[must_use]
     pub fn norm_bound(&self, clip: Option<f64>) -> Option<FixedClip> {
         let bound = match self {
@@ -112,8 +112,7 @@ impl UpdateCodec {
         bound.and_then(|bound| FixedClip::new(bound).ok())
     }
 
-    /// Checks updates that are sent in the clear; `None` where the update carries its own noise, or is not made of
-    /// words.
+    /// Checks unmasked updates; `None` if the update carries its own noise, or does not consist of words.
     #[must_use]
     pub fn inspector(&self) -> Option<UpdateInspector> {
         match self {

@@ -11,11 +11,11 @@ pub use privacy::PrivateRound;
 
 use crate::{AssignmentTerms, UpdateCodec};
 
-/// Checks that a session's terms match this assignment: length, modulus and headroom of the sum, and, by the digest,
-/// everything that gives its words their meaning.
+/// Checks that a session's terms match this assignment: length, modulus and headroom of the sum, and, by the digest, the meaning of its
+/// words.
 ///
 /// # Errors
-/// The term of the session that does not follow from the assignment.
+/// The term of the session that differs from the assignment.
 pub fn check_session(assignment: &Assignment, terms: &SessionTerms, codec: &UpdateCodec) -> Result<(), &'static str> {
     let encoding = &assignment.encoding;
     let cohort = u32::from(terms.min_cohort)..=u32::from(terms.max_cohort);
@@ -29,7 +29,7 @@ pub fn check_session(assignment: &Assignment, terms: &SessionTerms, codec: &Upda
     let checks = [
         ("largest cohort", u32::from(terms.max_cohort) == encoding.max_cohort),
         ("cohort", cohort.contains(&assignment.cohort)),
-        // A group has exactly the agreed size; the session accepts no other roster.
+        // A group has exactly the agreed size; the session rejects other rosters.
         (
             "size of a group",
             encoding.groups.is_none_or(|groups| *cohort.start() == groups.size && groups.size == *cohort.end()),
@@ -38,7 +38,7 @@ pub fn check_session(assignment: &Assignment, terms: &SessionTerms, codec: &Upda
         ("number of words", terms.words == shape.words),
         ("bound of an input", bound),
         ("room for noise", margin),
-        // Last, since it would hide which term differs.
+        // Last, since it would hide the differing term.
         ("encoding, model or training", terms.application == application),
     ];
     match checks.into_iter().find(|(_, holds)| !holds) {

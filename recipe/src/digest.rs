@@ -1,20 +1,18 @@
-//! Digests and seeds that both sides derive from assignments: what a session is bound to, and the common randomness of
-//! an attempt's cohort.
+//! Digests and seeds derived by both sides from assignments: the session's binding, and the common randomness of an attempt's cohort.
 
 use serde::Serialize;
 use task_spec::{ModelSpec, TrainingPlan};
 use wire::participant::{CodecTerms, Encoding, PrivacyTerms};
 use wire::{Attempt, Digest};
 
-/// Digest of what gives the words of an update their meaning: encoding, metric names and privacy terms. Through
-/// [`round_digest`] it is part of the session's id, so updates under different terms cannot be aggregated.
+/// Digest of the meaning of an update's words: encoding, metric names and privacy terms. Through [`round_digest`] it is part of the
+/// session's id, so updates under different terms cannot be aggregated.
 ///
-/// `SHA-256("tributary/application/1" || bits || f32be(clip) || [1 || f32be(norm)] or [0] || u32be(max_weight) ||
-/// u32be(max_cohort) || u32be(metrics) || for each: u32be(len) || name)`, and before the end, where they are given, in this order:
-/// a codec as `u32be(2^32 - 1) || u32be(len) || JSON of `[`CodecTerms`]; terms of privacy as `u32be(len) || JSON of
-/// `[`PrivacyTerms`]; an analysis, a method of personalization and a solver each as its name, `u32be(len)` and
-/// `to_bytes` of its type in `task_spec`; between the last two `"groups" || u32be(size)` and `"staleness" || `
-/// [`task_spec::Staleness::to_bytes`]. JSON is compact, in the order of the fields.
+/// `SHA-256("tributary/application/1" || bits || f32be(clip) || [1 || f32be(norm)] or [0] || u32be(max_weight) || u32be(max_cohort) ||
+/// u32be(metrics) || for each: u32be(len) || name)`, and before the end, where they are given, in this order: a codec as `u32be(2^32 - 1)
+/// || u32be(len) || JSON of `[`CodecTerms`]; terms of privacy as `u32be(len) || JSON of `[`PrivacyTerms`]; an analysis, a method of
+/// personalization and a solver each as its name, `u32be(len)` and `to_bytes` of its type in `task_spec`; between the last two `"groups" ||
+/// u32be(size)` and `"staleness" || ` [`task_spec::Staleness::to_bytes`]. JSON is compact, in the order of the fields.
 #[must_use]
 pub fn application_digest(encoding: &Encoding, metrics: &[String], privacy: Option<&PrivacyTerms>) -> Digest {
     let mut text = Text(b"tributary/application/1".to_vec());
@@ -32,7 +30,7 @@ pub fn application_digest(encoding: &Encoding, metrics: &[String], privacy: Opti
     text.raw(&length(metrics.len()));
     metrics.iter().for_each(|name| text.part(name.as_bytes()));
     if let Some(compression) = &encoding.compression {
-        // Privacy terms are never that long.
+        // Privacy terms are shorter than that.
         text.raw(&u32::MAX.to_be_bytes());
         text.part(&json(compression));
     }
@@ -62,15 +60,14 @@ pub fn application_digest(encoding: &Encoding, metrics: &[String], privacy: Opti
     text.digest()
 }
 
-/// Digest of everything besides data, model version and randomness that determines an update: the meaning of its words
-/// ([`application_digest`]), task and model, which tensors stay local, and the training plan with the round's μ. A
-/// coordinator that had one participant learn and all others not, by their plans or by a model whose gradients vanish,
-/// would find that participant's update in the sum; with this digest in the session's id ([`round_digest`]) no such
-/// sum exists.
+/// Digest of all inputs of an update except data, model version and randomness: the meaning of its words ([`application_digest`]), task and
+/// model, the local tensors, and the training plan with the round's μ. A coordinator could make all participants but one learn nothing, by
+/// their plans or by a model with vanishing gradients, and would find that one's update in the sum; with this digest in the session's id
+/// ([`round_digest`]), such a sum cannot be opened.
 ///
-/// `SHA-256("tributary/training/1" || application || for task name, model and plan: u32be(len) || bytes)`; model and plan are their
-/// JSON as this crate writes it: no spaces, keys in the order of the fields of [`ModelSpec`] and [`TrainingPlan`], those of
-/// `architecture` sorted, numbers in their shortest form.
+/// `SHA-256("tributary/training/1" || application || for task name, model and plan: u32be(len) || bytes)`; model and plan are their JSON as
+/// this crate writes it: no spaces, keys in the order of the fields of [`ModelSpec`] and [`TrainingPlan`], those of `architecture` sorted,
+/// numbers in their shortest form.
 #[must_use]
 pub fn training_digest(application: &Digest, task: &str, model: &ModelSpec, plan: &TrainingPlan) -> Digest {
     let mut text = Text([b"tributary/training/1".as_slice(), &application.0].concat());
@@ -78,14 +75,13 @@ pub fn training_digest(application: &Digest, task: &str, model: &ModelSpec, plan
     text.digest()
 }
 
-/// Digest of what participants compute in a round: [`training_digest`]; the number of the round's base version, from
-/// which the staleness of updates is counted; and, with training ahead of rounds, the files of all earlier versions
-/// that an update may have started from ([`Assignment::earlier`](wire::participant::Assignment::earlier)). Otherwise a
-/// coordinator could have all but one participant train from a file from which nothing can be learnt. The base
-/// version's file has a digest of its own in the session's id.
+/// Digest of the participants' computation in a round: [`training_digest`]; the number of the round's base version, from which the
+/// staleness of updates is counted; and, with training ahead of rounds, the files of all earlier versions from which an update may have
+/// started ([`Assignment::earlier`](wire::participant::Assignment::earlier)). Otherwise a coordinator could have all but one participant
+/// train from a file without gradients. The base version's file has a digest of its own in the session's id.
 ///
-/// `SHA-256("tributary/round/1" || training || u32be(version))`, and with earlier versions at the end
-/// `"earlier" || u32be(count) || for each: its digest`, the newest first.
+/// `SHA-256("tributary/round/1" || training || u32be(version))`, and with earlier versions at the end `"earlier" || u32be(count) || for
+/// each: its digest`, the newest first.
 #[must_use]
 pub fn round_digest(training: &Digest, version: u32, earlier: &[Digest]) -> Digest {
     let mut text = Text(b"tributary/round/1".to_vec());
@@ -99,7 +95,7 @@ pub fn round_digest(training: &Digest, version: u32, earlier: &[Digest]) -> Dige
     text.digest()
 }
 
-/// Digest of what participants do in every round that starts from a version: [`training_digest`] with a μ of 0 where it adapts, since
+/// Digest of the participants' computation in every round based on a version: [`training_digest`] with a μ of 0 where it adapts, since
 /// nothing else in a task's terms changes from round to round. The clipping norm is that of the version.
 ///
 /// `SHA-256("tributary/task/1" || that digest)`.
@@ -112,22 +108,7 @@ pub fn task_digest(application: &Digest, task: &str, model: &ModelSpec, plan: &T
     text.digest()
 }
 
-/// Identifies the base of a round, so that a participant knows whether it has sent an input from it before, in any
-/// task: the digest of the version's file; for an analysis combined with its specification, since many start from the
-/// same state.
-///
-/// `version`, or `SHA-256("tributary/analysis base/1" || u32be(len) || words of the analysis || version)`.
-#[must_use]
-pub fn base_digest(encoding: &Encoding, version: Digest) -> Digest {
-    let Some(analytics) = &encoding.analytics else { return version };
-    let mut text = Text(b"tributary/analysis base/1".to_vec());
-    text.part(&analytics.to_bytes());
-    text.raw(&version.0);
-    text.digest()
-}
-
-/// Seed of the rotation that all updates of an attempt share. Public: rotation equalizes coordinates and hides
-/// nothing.
+/// Seed of the rotation shared by all updates of an attempt. Public: rotation equalizes coordinates and hides nothing.
 ///
 /// `SHA-256("tributary/rotation/1" || task || u32be(round) || u32be(attempt))`.
 #[must_use]
@@ -139,8 +120,8 @@ pub fn rotation_seed(attempt: Attempt) -> Digest {
     text.digest()
 }
 
-/// Seed of what a codec draws for the whole cohort of an attempt: rotations, coordinates, bases; zeros without a
-/// codec. Public: a codec's draws hide nothing.
+/// Seed of a codec's draws for the whole cohort of an attempt: rotations, coordinates, bases; zeros without a codec. Public: a codec's
+/// draws hide nothing.
 ///
 /// `SHA-256("tributary/codec/1" || u64be(seed) || u32be(round) || u32be(attempt))`.
 #[must_use]

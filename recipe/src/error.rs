@@ -28,7 +28,7 @@ pub enum RecipeError {
     /// The analysis is invalid.
     #[error("the analysis cannot be computed: {0}")]
     Analytics(#[from] AnalyticsError),
-    /// The encoding leaves no headroom for the cohort, where a sum could wrap, or its codec does not fit the model.
+    /// The encoding lacks headroom for the cohort, so a sum could wrap, or its codec does not fit the model.
     #[error(transparent)]
     Codec(#[from] CodecError),
     /// The privacy terms are invalid.
@@ -45,7 +45,7 @@ pub enum RecipeError {
         "updates are to be weighed by loss or steps, or to change a control variate, which does not go with terms of privacy"
     )]
     FairAndPrivate,
-    /// An analysis has nothing to weight.
+    /// An analysis with weights; analyses are unweighted.
     #[error("the analysis cannot be computed: updates are to be weighed by loss or steps, and it has none")]
     WeighedAnalysis,
 }

@@ -1,10 +1,8 @@
-//! What the rounds of a task compute, derived once for both sides: a pure function of an assignment's terms
-//! ([`AssignmentTerms`]).
+//! The computation of a task's rounds, derived once for both sides: a pure function of an assignment's terms ([`AssignmentTerms`]).
 //!
-//! A [`Recipe`] has the tensors that are sent, the codec of updates ([`UpdateCodec`]), and their weights ([`Rule`]). A
-//! participant derives it from its assignment and encodes its update by it ([`device`]); the coordinator derives the
-//! same one from the task's specification, and steps the model by the opened sum ([`server`]). No derived number is
-//! transmitted: each side computes it, and [`digest`] binds a session to everything it is derived from.
+//! A [`Recipe`] has the sent tensors, the codec of updates ([`UpdateCodec`]), and their weights ([`Rule`]). A participant derives it from
+//! its assignment and encodes its update by it ([`device`]). The coordinator derives the same one from the task's specification, and steps
+//! the model by the opened sum ([`server`]). Each side computes the derived numbers itself, and [`digest`] binds a session to their inputs.
 
 mod assignment_terms;
 pub mod codec;

@@ -8,7 +8,7 @@ use wire::participant::Encoding;
 use crate::codec::PrivateQuantizer;
 use crate::{AssignmentTerms, RecipeError, Rule, Tensors, UpdateCodec};
 
-/// What a round computes.
+/// The computation of a round.
 #[derive(Clone, Debug)]
 pub struct Recipe {
     /// The tensors it computes on.

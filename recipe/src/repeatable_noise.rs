@@ -1,11 +1,11 @@
-//! Noise that two runs share, so that a run whose processes are killed can be compared with one whose are not, byte for byte. Only
-//! with the feature `deliberate-faults`, which only tests enable: whoever knows the seed takes the noise off.
+//! Noise shared by two runs, to compare a run with killed processes to one without, byte for byte. Only with the feature
+//! `deliberate-faults`, for tests only: the seed reveals the noise.
 
 use std::sync::LazyLock;
 
 use ring::digest::{Context, SHA256};
 
-/// The environment variable whose number all seeds of noise follow from; without it noise is random.
+/// The environment variable with the number from which all seeds of noise are derived; without it noise is random.
 pub const VARIABLE: &str = "TRIBUTARY_NOISE_SEED";
 
 #[expect(clippy::disallowed_methods, reason = "a test's way into the executable, which has no setting for it")]

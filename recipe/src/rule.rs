@@ -56,8 +56,7 @@ impl Rule {
         let steps = solver.steps().filter(|steps| (1..=MAX_STEPS).contains(steps));
         let steps = steps.ok_or_else(|| unsound(&format!("it must say steps, 1 to {MAX_STEPS}")))?;
         match solver {
-            // Measured against this round's plan: a participant that completes it sends what it would send without
-            // FedNova.
+            // Measured against this round's plan: a participant that completes it sends the same update as without FedNova.
             Solver::FedNova { .. } => {
                 let reference = match round.map(|round| plan.in_round(round)) {
                     Some(plan) => reference(&plan, steps, |step| plan.step_factor(step))?,
@@ -85,7 +84,7 @@ impl Rule {
     }
 }
 
-/// The distance that this many steps of a plan cover, each at its learning rate.
+/// The distance covered by this many steps of a plan, each at its learning rate.
 fn reference(plan: &TrainingPlan, steps: u32, factor: impl Fn(u32) -> f64) -> Result<f64, RecipeError> {
     reach(steps, plan.momentum, plan.learning_rate * plan.proximal_mu)
         .map_err(|error| RecipeError::Solver(error.to_string()))?;

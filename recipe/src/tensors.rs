@@ -1,4 +1,4 @@
-//! The tensors a round computes on: those of a model and the ones that are sent, or the values that an analysis sums.
+//! The tensors of a round's computation: those of a model and the sent ones, or the values summed by an analysis.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use crate::{AssignmentTerms, RecipeError};
 pub struct Tensors {
     /// Every tensor of the model; for an analysis one tensor, the summed values.
     pub whole: Arc<Layout>,
-    /// The tensors that are sent and summed: all of them, unless some stay local or adapters are sent instead.
+    /// The sent and summed tensors: all of them, unless some stay local or adapters are sent instead.
     pub shared: Arc<Layout>,
-    /// The shared tensors, followed by those that a solver publishes and sums (SCAFFOLD's control variate).
+    /// The shared tensors, followed by those published and summed by a solver (SCAFFOLD's control variate).
     pub published: Arc<Layout>,
     /// The local tensors, if any.
     pub partition: Option<Arc<Partition>>,

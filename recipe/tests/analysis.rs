@@ -1,6 +1,4 @@
-//! What `[analytics]` of a task means, and which key an operator mends where it cannot be.
-
-#![expect(clippy::unwrap_used, reason = "tests")]
+//! Settings derived from `[analytics]` of a task, and the keys named in its errors.
 
 use recipe::TaskModel;
 use serde_json::json;

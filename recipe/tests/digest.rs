@@ -1,6 +1,4 @@
-//! Digests cover everything that participants are told; known answers of another implementation.
-
-#![expect(clippy::unwrap_used, reason = "tests")]
+//! Digests cover everything that participants receive; known answers of another implementation.
 
 use recipe::digest::{application_digest, codec_seed, rotation_seed, round_digest, training_digest};
 use task_spec::{Analytics, Compression, ModelSpec, Personalization, Solver, Staleness, TrainingPlan};
@@ -85,7 +83,7 @@ fn the_digest_covers_everything_that_gives_words_a_meaning() {
     }
 }
 
-/// Each field of a plan, and a value that is not its default.
+/// Each field of a plan, with a value other than its default.
 const CHANGES: [(&str, &str); 19] = [
     ("epochs", "2"),
     ("steps", "7"),
@@ -154,7 +152,7 @@ fn the_digest_of_a_round_covers_its_version_its_model_and_how_it_trains() {
     for (number, digest) in seen.iter().enumerate() {
         assert!(!seen[..number].contains(digest), "{number}");
     }
-    // Nobody adds a field that participants do not agree on.
+    // Every new field must be part of the agreement.
     let fields = serde_json::to_value(plan("solver", r#"{"name":"fed_nova"}"#)).unwrap();
     assert!(fields.as_object().unwrap().keys().all(|key| CHANGES.iter().any(|(field, _)| field == key)));
 }
@@ -163,8 +161,8 @@ fn the_digest_of_a_round_covers_its_version_its_model_and_how_it_trains() {
 fn the_digest_of_a_round_covers_every_version_that_updates_may_start_from() {
     let (training, [a, b]) = (Digest([7; 32]), [1, 2].map(|byte| Digest([byte; 32])));
     let digest = |earlier: &[Digest]| round_digest(&training, 3, earlier).to_string();
-    // hashlib.sha256(b"tributary/round/1" + b"\7" * 32 + struct.pack(">I", 3) + b"earlier" + struct.pack(">I", 2)
-    //                + b"\1" * 32 + b"\2" * 32).hexdigest(), and without "earlier" and what follows.
+    // hashlib.sha256(b"tributary/round/1" + b"\7" * 32 + struct.pack(">I", 3) + b"earlier" + struct.pack(">I", 2) + b"\1" * 32 + b"\2" *
+    // 32).hexdigest(), and without "earlier" and the rest.
     assert_eq!(digest(&[a, b]), "baa05e0e7659580af74af242e79703241f5f15607f4b9d16386a2a63ef1895e3", "a known answer");
     assert_eq!(digest(&[]), "c390ab60b60862ef261bd64b7d0b726976631bd7d329ded1f05f0dc44b86a96a", "a known answer");
     let others = [digest(&[a]), digest(&[b]), digest(&[b, a]), digest(&[a, a]), digest(&[a, b, a])];

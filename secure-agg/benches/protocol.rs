@@ -77,7 +77,7 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     (result, cpu.filter(|_| wall > Duration::from_millis(40)).unwrap_or(wall))
 }
 
-/// The fastest of several equal runs, which other load on the machine disturbs least.
+/// The fastest of several equal runs, the least disturbed one.
 fn fastest(times: Vec<Duration>) -> Duration {
     times.into_iter().min().unwrap_or_default()
 }
@@ -90,7 +90,7 @@ fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// The costs that others are compared with.
+/// Reference costs.
 struct Primitives {
     agreement: Duration,
     verification: Duration,
@@ -182,8 +182,9 @@ fn keys_and_shares(
     for member in members.iter_mut() {
         let Some(Client::ShareKeys(state)) = member.client.take() else { panic!("another state") };
         let roster = phase.roster();
-        let (step, time) =
-            timed(|| state.share_keys(roster, &MODEL_HASH, &world.registry, &member.signer, &mut world.rng).unwrap());
+        let (step, time) = timed(|| {
+            state.share_keys(roster, &MODEL_HASH, 0, &world.registry, &member.signer, &mut world.rng).unwrap()
+        });
         dealing.push(time);
         let shares = member.keep(step, Client::MaskInput);
         dealt.insert(shares.body.sender, shares);

@@ -1,8 +1,7 @@
 //! Bounded binary encoding: two header bytes, then a `tls_codec` structure (RFC 8446 §3 presentation language).
 //!
-//! Each message has exactly one encoding. Its length is compared with the kind's bound before anything is read; vectors
-//! are read from the slice, so no more is allocated than there are bytes; leftover bytes and second encodings of the
-//! same value are errors.
+//! Each message has exactly one encoding. Its length is compared with the kind's bound before anything is read; vectors are read from the
+//! slice, so allocations are bounded by the number of bytes; leftover bytes and second encodings of the same value are errors.
 
 use thiserror::Error;
 use tls_codec::{DeserializeBytes, Serialize};
@@ -20,7 +19,7 @@ pub enum DecodeError {
     /// The header names another version or kind.
     #[error("expected version {VERSION} and kind {kind}")]
     Header {
-        /// The kind that was expected.
+        /// The expected kind.
         kind: u8,
     },
     /// Not the canonical encoding of this kind: truncated, followed by extra bytes, or a second encoding of the same
@@ -39,7 +38,7 @@ pub trait Message: Serialize + DeserializeBytes + Sized {
     /// Most bytes of an encoding, header included.
     const MAX_BYTES: usize;
 
-    /// Checks counts, lengths and ranges that the structure does not enforce and that need no session.
+    /// Checks counts, lengths and ranges beyond the structure, without a session.
     ///
     /// # Errors
     /// [`DecodeError::Bounds`] naming the field.
@@ -56,7 +55,7 @@ pub trait Message: Serialize + DeserializeBytes + Sized {
         bytes
     }
 
-    /// Decodes one message that takes all of `bytes`.
+    /// Decodes one message occupying all of `bytes`.
     ///
     /// # Errors
     /// [`DecodeError`].

@@ -28,12 +28,12 @@ fn below(bound: usize, rng: &mut dyn CryptoRng) -> usize {
     }
 }
 
-/// The members of `among` that share a mask with `me`: its own list, and everybody whose list names it.
+/// The members of `among` sharing a mask with `me`: those of its own list, and all members with a list that names it.
 pub(crate) fn neighbours(out: &IndexSet, incoming: &IndexSet, among: &IndexSet) -> IndexSet {
     out.union(incoming).intersection(among)
 }
 
-/// Everybody whose out list names `me`. `outs` are the lists by position, `None` for participants who dealt no shares.
+/// All members whose out list names `me`. `outs` are the lists by position, `None` for participants without dealt shares.
 pub(crate) fn incoming(outs: &[Option<IndexSet>], me: Index) -> IndexSet {
     let universe = u16::try_from(outs.len()).unwrap_or(0);
     let names_me = |list: &Option<IndexSet>| list.as_ref().is_some_and(|list| list.contains(me));

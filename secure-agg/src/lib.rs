@@ -44,7 +44,7 @@
 //! for (number, signer) in (1u8..).zip(&signers) {
 //!     let setup = Setup {
 //!         round: round.clone(), client_id: vec![number], certificate: signer.identity().0.to_vec(),
-//!         config: config.clone(), policy,
+//!         config: config.clone(), policy, batch: None,
 //!     };
 //!     let step = advertise_keys(setup, signer, &mut rng)?;
 //!     admitted.push(server.admit(step.send, &Certificates)?);
@@ -54,7 +54,7 @@
 //! let server = server.close(admitted)?;
 //! let (mut dealing, mut admitted) = (Vec::new(), Vec::new());
 //! for (client, signer) in clients.into_iter().zip(&signers) {
-//!     let step = client.share_keys(server.roster(), &model_hash, &Certificates, signer, &mut rng)?;
+//!     let step = client.share_keys(server.roster(), &model_hash, 0, &Certificates, signer, &mut rng)?;
 //!     admitted.push(server.admit(step.send)?);
 //!     dealing.push(step.next);
 //! }
@@ -90,6 +90,7 @@
 //! # }
 //! ```
 
+pub mod batch;
 pub mod client;
 pub mod codec;
 #[cfg(test)]
@@ -106,7 +107,6 @@ mod participants;
 pub mod rejection;
 mod secret;
 pub mod server;
-pub mod unopened;
 pub mod upload;
 #[cfg(test)]
 #[path = "../tests/vectors.rs"]

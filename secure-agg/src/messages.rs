@@ -12,8 +12,8 @@
 //! | R3 | to the coordinator | [`Consistency`] | 8 |
 //! | R4 | to participants | [`Agreement`] | 9 |
 //! | R4 | to the coordinator | [`Unmasking`] | 10 |
-//! | after | to the coordinator | [`AbortStatement`](crate::unopened::AbortStatement) | 11 |
-//! | after | to participants | [`AbortProof`](crate::unopened::AbortProof) | 12 |
+//!
+//! [`crate::batch::draw`] has the messages that form fixed batches, kinds 13 to 16.
 
 mod agreement;
 mod keys;
@@ -26,6 +26,8 @@ pub use agreement::{Agreement, AgreementSignature, Consistency, Unmasking, Unmas
 pub use keys::{Advertise, AdvertiseBody, Roster, RosterEntry};
 pub(crate) use keys::{roster_root, session_id};
 pub use masked::{MaskedInput, MaskedInputBody, SurvivorInput, Survivors};
-pub use session::{MAX_CERTIFICATE_BYTES, MAX_CLIENT_ID_BYTES, MAX_TASK_ID_BYTES, RoundId, SealedShares, Sid};
+pub use session::{
+    ClientId, MAX_CERTIFICATE_BYTES, MAX_CLIENT_ID_BYTES, MAX_TASK_ID_BYTES, RoundId, SealedShares, Sid,
+};
 pub use shares::{Complaint, ComplaintBody, Delivery, ShareKeys, ShareKeysBody};
 pub use signed::{Body, InSession, Signed};

@@ -1,8 +1,7 @@
 //! Integers modulo 2^b, held in `u32` words: the elements of masked vectors.
 //!
-//! Sums are taken in wrapping `u32` arithmetic and reduced once at the end. That is exact, because 2^b divides 2^32,
-//! and it is why neither the order of the inputs nor the device that adds them can change a result. This module does
-//! not interpret words; the caller maps floats to words.
+//! Sums are taken in wrapping `u32` arithmetic and reduced once at the end. That is exact, because 2^b divides 2^32, so results are
+//! independent of the order of the inputs and of the device. The caller maps floats to words.
 
 use thiserror::Error;
 
@@ -49,7 +48,7 @@ impl Modulus {
         self.0
     }
 
-    /// 2^b - 1: the largest reduced word, and the bits that reduction keeps.
+    /// 2^b - 1: the largest reduced word, and the mask of reduction.
     #[must_use]
     pub const fn max_word(self) -> u32 {
         u32::MAX >> (Self::MAX_BITS - self.0)
@@ -61,10 +60,10 @@ impl Modulus {
         word & self.max_word()
     }
 
-    /// The integer in [-2^(b-1), 2^(b-1)) that is congruent to `word`.
+    /// The integer in [-2^(b-1), 2^(b-1)) congruent to `word`.
     #[must_use]
     pub fn centre(self, word: u32) -> i64 {
-        // An arithmetic shift copies the sign, so no branch depends on a word that may be somebody's input.
+        // An arithmetic shift copies the sign, so no branch depends on a word, which may be secret.
         let unused = u32::BITS - u32::from(self.0);
         i64::from((word << unused).cast_signed() >> unused)
     }

@@ -1,8 +1,8 @@
-//! The wire form of a vector of words modulo 2^b: b bits per word, no gaps, least significant bit first.
+//! The wire form of a vector of words modulo 2^b: b bits per word, without gaps, least significant bit first.
 //!
-//! Bit `k` of word `i` is bit `(i·b + k) mod 8` of byte `(i·b + k) div 8`, so b = 32 is plain little-endian `u32`, and
-//! every eighth word starts on a byte. The bits left over in the last byte are zero: each vector has exactly one
-//! encoding, so equal vectors have equal digests. Lengths are compared before anything is allocated.
+//! Bit `k` of word `i` is bit `(i·b + k) mod 8` of byte `(i·b + k) div 8`, so b = 32 is plain little-endian `u32`, and every eighth word
+//! starts on a byte. The bits left over in the last byte are zero: each vector has exactly one encoding, so equal vectors have equal
+//! digests. Lengths are compared before anything is allocated.
 
 use thiserror::Error;
 
@@ -14,7 +14,7 @@ pub enum PackingError {
     /// There are too few or too many bytes.
     #[error("a packed vector of {expected} bytes was expected, {got} bytes were given")]
     Length {
-        /// Length that the shape requires, in bytes.
+        /// Length required by the shape, in bytes.
         expected: usize,
         /// Length in bytes; for a stream, the number received when it was rejected.
         got: usize,
@@ -24,7 +24,7 @@ pub enum PackingError {
     Padding,
 }
 
-/// Packed length of `words` words of `modulus`, in bytes. Saturates at `usize::MAX`, a length no input has.
+/// Packed length of `words` words of `modulus`, in bytes. Saturates at `usize::MAX`, which exceeds every input.
 #[must_use]
 pub const fn packed_len(words: usize, modulus: Modulus) -> usize {
     let bits = modulus.bits() as usize;
@@ -40,11 +40,11 @@ pub fn pack(words: &[u32], modulus: Modulus) -> Vec<u8> {
     packed
 }
 
-/// Packs the low b bits of every word behind what `packed` holds: a vector that begins on a byte.
+/// Packs the low b bits of every word after the bytes in `packed`, starting on a byte.
 pub fn pack_onto(packed: &mut Vec<u8>, words: &[u32], modulus: Modulus) {
     packed.reserve_exact(packed_len(words.len(), modulus));
     if modulus.bits() == 32 {
-        // Words need no shifting.
+        // Words are used without shifting.
         packed.extend(words.iter().flat_map(|word| word.to_le_bytes()));
         return;
     }
@@ -75,7 +75,7 @@ pub fn unpack(packed: &[u8], words: usize, modulus: Modulus) -> Result<Vec<u32>,
     Ok(unpacked)
 }
 
-/// Whether `packed` has the length and the zero padding that `words` words of `modulus` require. Reads one byte.
+/// Whether `packed` has the length and the zero padding required for `words` words of `modulus`. Reads one byte.
 ///
 /// # Errors
 /// [`PackingError`] for the first of the two that fails.
@@ -102,7 +102,7 @@ pub fn check_padding(last: Option<u8>, words: usize, modulus: Modulus) -> Result
 /// Number of words passed on at once.
 const SLICE: usize = 256;
 
-/// Unpacks a vector that arrives in pieces of any size; buffers fewer than 32 bits between pieces.
+/// Unpacks a vector from pieces of any size; buffers fewer than 32 bits between pieces.
 #[derive(Debug)]
 pub struct Unpacker {
     modulus: Modulus,
@@ -133,7 +133,7 @@ impl Unpacker {
         let kept = u64::from(self.modulus.max_word());
         let (mut fours, rest) = bytes.as_chunks::<4>();
         if bits == 32 && self.held == 0 {
-            // Words need no shifting.
+            // Words are used without shifting.
             fours.iter().for_each(|four| sink(u32::from_le_bytes(*four)));
             fours = &[];
         }
@@ -167,7 +167,7 @@ impl Unpacker {
         let (mut words, mut held) = ([0; SLICE], 0);
         let mut bytes = bytes;
         if self.modulus.bits() == 32 && self.held == 0 && bytes.len() <= self.expected - self.taken {
-            // Words need no shifting, and no bits are left over.
+            // Words are used without shifting, and all bits are consumed.
             let (fours, rest) = bytes.as_chunks::<4>();
             for fours in fours.chunks(SLICE) {
                 words.iter_mut().zip(fours).for_each(|(word, four)| *word = u32::from_le_bytes(*four));

@@ -1,7 +1,7 @@
-//! The parameters of a session: what a task may configure, and what follows for n participants. Validated once.
+//! The parameters of a session: the task's configuration, and the derived values for n participants. Validated once.
 //!
-//! All are integers, with fractions in millionths, so the coordinator and every participant compute the same values. A
-//! participant recomputes all of them and refuses to take part below its own [`Policy`].
+//! All are integers, with fractions in millionths, so the coordinator and every participant compute the same values. A participant
+//! recomputes all of them and refuses to take part below its own [`Policy`].
 
 mod degree;
 
@@ -16,6 +16,9 @@ use crate::participants::MAX_COHORT;
 
 /// Minimum size of any session: with two participants, each would learn the other's input from the sum.
 pub const MIN_COHORT: u16 = 3;
+/// Fewest inputs in an opened sum by default. From a sum of two, each of the two participants computes the other's input.
+/// Larger cohorts need no larger number: the threshold leaves at least two inputs besides those of tolerated colluders.
+pub const USUAL_MIN_INCLUDED: u16 = 3;
 /// 1, in millionths.
 pub const MILLION: u32 = 1_000_000;
 /// Maximum number of participants with a complete mask graph (specification §2.3).
@@ -24,7 +27,7 @@ pub const COMPLETE_MASKS_MAX: u16 = 128;
 /// Shape of a vector: number of words, modulus, and bound on each word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, TlsSize, TlsSerialize, TlsDeserializeBytes)]
 pub struct VectorShape {
-    /// Number of words; 0 if the session has no such vector.
+    /// Number of words; 0 without such a vector.
     pub words: u64,
     /// b, in 16..=32: words are modulo 2^b.
     pub modulus_bits: u8,
@@ -40,36 +43,37 @@ pub struct VectorShape {
 pub struct SessionConfig {
     /// The combination of primitives; this version has only [`SUITE_CHACHA20`].
     pub suite: u8,
-    /// Fewest participants with which a session starts, at least [`MIN_COHORT`].
+    /// Minimum number of participants of a session, at least [`MIN_COHORT`].
     pub min_cohort: u16,
     /// Maximum number of participants in a session, at most [`MAX_COHORT`].
     pub max_cohort: u16,
-    /// γ in millionths: the fraction of the cohort that may collude with the coordinator.
+    /// γ in millionths: the maximum fraction of the cohort in collusion with the coordinator.
     pub max_corrupt: u32,
-    /// δ in millionths: the fraction of the cohort that may drop out.
+    /// δ in millionths: the maximum fraction of dropouts in the cohort.
     pub max_dropout: u32,
-    /// Fewest inputs in a released sum, in addition to the threshold, as the privacy mechanism requires; 0 for none.
+    /// Fewest inputs in a released sum, in addition to the threshold: usually [`USUAL_MIN_INCLUDED`], or more if the
+    /// privacy mechanism requires it.
     pub min_included: u16,
     /// The model update, with its weight.
     pub model: VectorShape,
     pub scalars: VectorShape,
-    /// Digest of settings that this crate does not know: quantization scale, clip norm, privacy mechanism and budget.
+    /// Digest of settings of other crates: quantization scale, clip norm, privacy mechanism and budget.
     pub application: Digest,
 }
 
-/// The minimum requirements of one participant. It leaves a session whose configuration is below any of them.
+/// The minimum requirements of one participant. It leaves a session with a configuration below any of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
     pub min_cohort: u16,
-    /// Fraction of colluding participants, in millionths, that the session must tolerate.
+    /// Required tolerance of colluding participants, in millionths of the cohort.
     pub min_tolerated_corrupt: u32,
-    /// Number of colluding participants that the session must tolerate at any size: floor(γn) of its smallest cohort.
+    /// Required number of tolerated colluders at any size: floor(γn) of the smallest cohort.
     pub min_tolerated_colluders: u16,
-    /// Fewest inputs in a released sum.
+    /// Fewest inputs in a released sum, including those required by the threshold.
     pub min_included: u16,
 }
 
-/// Reasons a configuration is invalid, with a value that would work.
+/// Reasons a configuration is invalid, with a valid value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum InvalidConfig {
     /// This version does not have the suite.
@@ -91,11 +95,14 @@ pub enum InvalidConfig {
         cohort: u16,
         left: u16,
         threshold: u16,
-        /// The largest δ that works for every cohort size of this configuration.
+        /// The largest valid δ for every cohort size of this configuration.
         largest: u32,
     },
     /// More inputs are required than may remain.
-    #[error("min_included of {min_included} cannot be reached: with the allowed dropouts {left} of {cohort} are left")]
+    #[error(
+        "a sum must contain at least {min_included} inputs, and the allowed dropouts leave {left} in a cohort of {cohort}: \
+         allow fewer dropouts or start with more participants"
+    )]
     Included {
         min_included: u16,
         /// The smallest cohort.
@@ -103,7 +110,13 @@ pub enum InvalidConfig {
         /// Survivors of that cohort.
         left: u16,
     },
-    /// The model has no words, or a vector is longer than a mask plan.
+    /// A fixed batch is only partly in the roster.
+    #[error("the batch of entry {entry} is not whole in the roster")]
+    Batch {
+        /// Position of one of its members.
+        entry: u16,
+    },
+    /// The model is empty, or a vector is longer than a mask plan.
     #[error("a vector of {words} words was asked for: the model needs at least one, none may exceed {MAX_WORDS}")]
     Words { words: u64 },
     /// This version does not have the modulus.
@@ -120,7 +133,7 @@ pub enum InvalidConfig {
         /// Headroom for noise.
         noise_margin: u64,
         bits: u8,
-        /// The largest bound per input that works, or 0.
+        /// The largest valid bound per input, or 0.
         largest: u64,
     },
 }
@@ -136,10 +149,10 @@ pub struct Params {
 }
 
 impl SessionConfig {
-    /// Checks everything that does not depend on the number of participants.
+    /// Checks everything independent of the number of participants.
     ///
     /// # Errors
-    /// [`InvalidConfig`], with the largest value that would work, if any.
+    /// [`InvalidConfig`], with the largest valid value, if any.
     pub fn validate(&self) -> Result<(), InvalidConfig> {
         if self.suite != SUITE_CHACHA20 {
             return Err(InvalidConfig::Suite { suite: self.suite });
@@ -183,6 +196,19 @@ impl SessionConfig {
         Ok(Params { participants, threshold, out_degree, min_out, min_survivors })
     }
 
+    /// Maximum number of colluders in the smallest cohort.
+    #[must_use]
+    pub fn tolerated_colluders(&self) -> u16 {
+        // γ is the same for all sizes, so the smallest cohort tolerates the fewest colluders.
+        fraction_of(self.max_corrupt, self.min_cohort)
+    }
+
+    /// Fewest inputs in any opened sum of a session with this configuration: those of its smallest cohort.
+    #[must_use]
+    pub fn smallest_sum(&self) -> u16 {
+        self.threshold(self.min_cohort).max(self.min_included)
+    }
+
     /// `SHA-256(enc(P) || enc("cfg") || enc(this) || u32be(t) || u32be(k_m) || u32be(t_m))`.
     pub(crate) fn digest(&self, params: &Params) -> Digest {
         let bytes = self.tls_serialize_detached().expect("a configuration has a fixed size");
@@ -196,7 +222,7 @@ impl SessionConfig {
 
     /// floor((n + floor(γn))/2) + 1: two sets of t holders each have more than floor(γn) members in common.
     fn threshold(&self, participants: u16) -> u16 {
-        (participants + fraction_of(self.max_corrupt, participants)) / 2 + 1
+        participants.saturating_add(fraction_of(self.max_corrupt, participants)) / 2 + 1
     }
 
     fn check_dropout(&self) -> Result<(), InvalidConfig> {
@@ -220,7 +246,7 @@ impl SessionConfig {
 }
 
 impl VectorShape {
-    /// A vector that the session does not have.
+    /// An absent vector.
     pub const NONE: Self = Self { words: 0, modulus_bits: Modulus::MAX_BITS, input_bound: 0, noise_margin: 0 };
 
     /// # Errors
@@ -268,13 +294,13 @@ impl Params {
         self.threshold
     }
 
-    /// k_m: the number of mask neighbours that each participant draws.
+    /// k_m: the number of mask neighbours drawn by each participant.
     #[must_use]
     pub const fn out_degree(&self) -> u16 {
         self.out_degree
     }
 
-    /// t_m: the number of its own drawn neighbours that a participant requires to remain.
+    /// t_m: the required number of remaining neighbours among those drawn by a participant.
     #[must_use]
     pub const fn min_out(&self) -> u16 {
         self.min_out
@@ -336,6 +362,23 @@ mod tests {
                 assert!(config.threshold(n) <= n, "n = {n}, γ = {max_corrupt}");
             }
         }
+    }
+
+    /// A member knows its own input, and colluders know all of theirs.
+    #[test]
+    fn every_sum_has_two_unknown_inputs() {
+        for n in 3..=MAX_COHORT {
+            for max_corrupt in [0, 1, 50_000, 100_000, 333_333, 333_334, 500_000] {
+                let config = SessionConfig { max_corrupt, min_cohort: n, max_cohort: n, max_dropout: 0, ..config() };
+                let config = SessionConfig { min_included: USUAL_MIN_INCLUDED, ..config };
+                let least = config.params(n).unwrap().min_survivors();
+                assert_eq!(least, config.smallest_sum());
+                let known = fraction_of(max_corrupt, n).max(1);
+                assert!(least >= known + 2, "n = {n}, γ = {max_corrupt}");
+            }
+        }
+        let three = SessionConfig { max_cohort: 3, max_dropout: 0, ..config() };
+        assert_eq!(three.smallest_sum(), 2, "the threshold alone allows a sum of two");
     }
 
     #[test]

@@ -101,7 +101,7 @@ impl IndexSet {
         Self::of(self.universe, (1..=self.universe).filter(|index| self.contains(*index) || other.contains(*index)))
     }
 
-    /// Members that are not in `other`.
+    /// Members outside `other`.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         Self::of(self.universe, self.iter().filter(|index| !other.contains(*index)))

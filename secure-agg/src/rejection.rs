@@ -1,8 +1,7 @@
 //! Rejections, refusals and aborts, with stable codes for logs, metrics and peers.
 //!
-//! A [`MessageRejection`] is reported to the sender of one message and changes nothing. A [`Refusal`] is a participant's
-//! decision to leave, because going on could expose its input or waste everybody's work. An [`Abort`] ends the session
-//! for all.
+//! A [`MessageRejection`] is reported to the sender of one message and changes nothing. A [`Refusal`] is a participant's decision to leave,
+//! because continuing could expose its input or waste the cohort's work. An [`Abort`] ends the session for all.
 
 use thiserror::Error;
 
@@ -23,7 +22,7 @@ pub enum PhaseName {
     Mask,
     /// R3: collects signatures on the survivors.
     Consistency,
-    /// R4: collects the shares that open the sum.
+    /// R4: collects the shares for opening the sum.
     Unmask,
 }
 
@@ -64,7 +63,7 @@ pub enum MessageRejection {
     /// The upload has the wrong length.
     #[error("a masked input has {expected} bytes in this session, not {got}")]
     InputBytes {
-        /// Length that the session's shapes require.
+        /// Length required by the session's shapes.
         expected: u64,
         /// Length in the message.
         got: u64,
@@ -85,6 +84,9 @@ pub enum MessageRejection {
     /// A share is not four field elements in canonical encoding.
     #[error("a share is not in its canonical encoding")]
     ShareEncoding,
+    /// The revealed nonce is not the committed one.
+    #[error("the nonce is not the one that the offer commits to")]
+    Commitment,
     /// The sender already sent a different message in this phase.
     #[error("a different message of this sender was already accepted in this phase")]
     Conflict,
@@ -109,6 +111,7 @@ impl MessageRejection {
             Self::Accused { .. } => "accused",
             Self::ShareCount { .. } => "share_count",
             Self::ShareEncoding => "share_encoding",
+            Self::Commitment => "commitment",
             Self::Conflict => "conflict",
         }
     }
@@ -120,7 +123,7 @@ pub enum Refusal {
     /// The bytes are not a message of this kind.
     #[error("not a message: {0}")]
     Malformed(#[from] DecodeError),
-    /// The snapshot is of a state that does not expect this message.
+    /// The snapshot's state does not expect this message.
     #[error("the session is not at this point")]
     OutOfOrder,
     /// The configuration is invalid.
@@ -172,6 +175,15 @@ pub enum Refusal {
         /// Position of the signer.
         signer: Index,
     },
+    /// A fixed batch is only partly in the roster, or only partly among the survivors.
+    #[error("the batch of entry {entry} is not whole: its members take part together or not at all")]
+    BatchNotWhole {
+        /// Position of one of its members.
+        entry: Index,
+    },
+    /// An entry of the roster states no batch, or one smaller than the session's terms require.
+    #[error("entry {entry} of the roster is in no batch of at least {min} participants")]
+    NotInBatch { entry: Index, min: u16 },
     /// A public key in the roster cannot be used.
     #[error("the key of entry {entry} is unusable: {reason}")]
     PublicKey {
@@ -229,6 +241,8 @@ impl Refusal {
             Self::RepeatedKey { .. } => "repeated_key",
             Self::Certificate { .. } => "certificate",
             Self::Signature { .. } => "signature",
+            Self::BatchNotWhole { .. } => "batch_not_whole",
+            Self::NotInBatch { .. } => "not_in_batch",
             Self::PublicKey { .. } => "public_key",
             Self::WrongSession => "wrong_session",
             Self::LeftOut => "left_out",
@@ -269,10 +283,10 @@ pub enum Abort {
     Complaint {
         reporter: Index,
         accused: Index,
-        /// The party at fault, as far as the coordinator can tell.
+        /// The party at fault, to the coordinator's knowledge.
         blamed: Index,
     },
-    /// A survivor has so few drawn neighbours in the sum that nobody would agree to open it.
+    /// A survivor has too few drawn neighbours in the sum for other participants to agree to open it.
     #[error("participant {participant} has {got} drawn neighbours in the sum, but {needed} are needed")]
     Isolated {
         participant: Index,
@@ -284,7 +298,7 @@ pub enum Abort {
     /// The shares of a dealer do not open to its commitment, whichever holders are left out.
     #[error("the shares of dealer {dealer} do not open to its commitment, even with error correction")]
     InconsistentShares { dealer: Index },
-    /// A mask key is unusable, which an admitted roster rules out.
+    /// A mask key is unusable; an admitted roster rules this out.
     #[error("the pair key of participants {first} and {second} is unusable")]
     PairKey { first: Index, second: Index },
 }

@@ -1,7 +1,7 @@
-//! A value that must not be printed, copied, compared in variable time or left in memory.
+//! A value protected against printing, copying, variable-time comparison and remaining in memory.
 //!
-//! The only way to the bytes is [`Secret::expose`], so `grep expose` lists every place where a secret is used. The type
-//! cannot prevent code that borrows a secret from copying it.
+//! The only access to the bytes is [`Secret::expose`], so `grep expose` lists every use of a secret. Code that borrows a secret can still
+//! copy it.
 
 use subtle::{Choice, ConstantTimeEq};
 use zeroize::Zeroize;
@@ -24,7 +24,7 @@ impl<T: Zeroize> Secret<T> {
         Self(value)
     }
 
-    /// The value, for the code that computes with it. Never log it.
+    /// The value, for computations. Never log it.
     pub const fn expose(&self) -> &T {
         &self.0
     }

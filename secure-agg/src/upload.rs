@@ -1,12 +1,10 @@
-//! The bulk body of a masked input: the packed model vector, then the packed scalars, and the digest that is signed.
+//! The bulk body of a masked input: the packed model vector, then the packed scalars, and its signed digest.
 //!
-//! The digest is the root of a tree of two levels, over parts of 8 MiB ([`PartTree`]), so that an upload can be resumed,
-//! checked and kept part by part:
-//! `SHA-256(enc(P) || enc("masked-input") || u64be(bytes) || SHA-256(part_0) || SHA-256(part_1) || …)`.
+//! The digest is the root of a tree of two levels, over parts of 8 MiB ([`PartTree`]), so that an upload can be resumed, checked and stored
+//! part by part: `SHA-256(enc(P) || enc("masked-input") || u64be(bytes) || SHA-256(part_0) || SHA-256(part_1) || …)`.
 //!
-//! Participants of the first version of the contract send a body of any length at once, and sign the same over chunks of
-//! 16 MiB ([`digest`]). Up to 8 MiB the two are one; beyond, the number of digests differs, so no bytes have the same
-//! root in both.
+//! Participants of the first version of the contract send a body of any length in one request, and sign the same over chunks of 16 MiB
+//! ([`digest`]). Up to 8 MiB both digests are equal. Beyond, the number of digests differs, so the roots differ for all bodies.
 
 use ring::digest::{Context, SHA256};
 
@@ -32,7 +30,7 @@ pub fn body_bytes(config: &SessionConfig) -> Result<u64, InvalidConfig> {
     Ok(model.saturating_add(bytes(config.scalars.words, config.scalars.modulus()?)))
 }
 
-/// The digests of a body's parts, in order: what its root is of.
+/// The digests of a body's parts, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartTree {
     bytes: u64,
@@ -46,25 +44,25 @@ impl PartTree {
         Self { bytes: body.len() as u64, parts: body.chunks(PART_BYTES).map(sha256).collect() }
     }
 
-    /// The tree of a body of `bytes` bytes whose parts have these digests; `None` if it has another number of parts.
+    /// The tree of a body of `bytes` bytes with these part digests; `None` if the number of parts is wrong.
     #[must_use]
     pub fn new(bytes: u64, parts: Vec<Digest>) -> Option<Self> {
         (bytes.div_ceil(PART_BYTES as u64) == parts.len() as u64).then_some(Self { bytes, parts })
     }
 
-    /// What a participant signs, and what names the body.
+    /// The digest that a participant signs and that identifies the body.
     #[must_use]
     pub fn root(&self) -> Digest {
         root(self.bytes, &self.parts)
     }
 
-    /// Whether the body is sent in parts: it has more than one.
+    /// Whether the body is sent in parts, which is the case if it has more than one.
     #[must_use]
     pub fn is_parted(&self) -> bool {
         self.parts.len() > 1
     }
 
-    /// What names the body outside of a session: the root if it is sent in parts, else its SHA-256.
+    /// The digest that identifies the body outside of a session: the root if it is sent in parts, else its SHA-256.
     #[must_use]
     pub fn name(&self) -> Digest {
         match &self.parts[..] {
@@ -86,7 +84,7 @@ impl PartTree {
         &self.parts
     }
 
-    /// Digest and length of a part; `None` if there is none of this number.
+    /// Digest and length of a part; `None` if the number is out of range.
     #[must_use]
     pub fn part(&self, number: u32) -> Option<(Digest, u64)> {
         let digest = *self.parts.get(number as usize)?;
@@ -103,7 +101,7 @@ impl PartTree {
         encoded
     }
 
-    /// Reads what [`Self::encode`] writes; `None` for any other bytes.
+    /// Decodes the output of [`Self::encode`]; `None` for any other bytes.
     #[must_use]
     pub fn decode(encoded: &[u8]) -> Option<Self> {
         let (bytes, parts) = encoded.strip_prefix(&*prefix())?.split_first_chunk()?;
@@ -112,7 +110,7 @@ impl PartTree {
     }
 }
 
-/// What is hashed before the length and the digests: `enc(P) || enc("masked-input")`, each with its length (u32, big-endian).
+/// The hashed bytes before the length and the digests: `enc(P) || enc("masked-input")`, each with its length (u32, big-endian).
 fn prefix() -> Vec<u8> {
     let mut encoded = Vec::new();
     for field in [PROTOCOL, LABEL.as_bytes()] {
@@ -135,7 +133,7 @@ pub fn root(bytes: u64, chunks: &[Digest]) -> Digest {
     chunks.iter().fold(Transcript::labelled(LABEL).u64(bytes), |tree, chunk| tree.raw(chunk)).finish()
 }
 
-/// Computes the digest of the first version of a body that arrives in pieces of any size.
+/// Computes the digest of the first version for a body that arrives in pieces of any size.
 pub struct BodyDigest {
     chunk: Context,
     in_chunk: usize,

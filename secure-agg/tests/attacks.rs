@@ -1,32 +1,25 @@
-//! One test per row of the specification's lists of adversarial servers and clients (§5), named after the row. Each ends in a
-//! participant that leaves, a message that is refused by name, or a result that leaks nothing.
-#![expect(clippy::unwrap_used, reason = "a test may fail by panicking")]
+//! One test per row of the specification's lists of adversarial servers and clients (§5), named after the row. Each ends with a participant
+//! that leaves, a named rejection, or a result without a leak.
 
-#[path = "attacks/bounds.rs"]
+mod batches;
 mod bounds;
-#[path = "attacks/client.rs"]
 mod client;
-#[path = "attacks/isolation.rs"]
 mod isolation;
-#[path = "attacks/restart.rs"]
 mod restart;
-#[path = "attacks/roster.rs"]
 mod roster;
-#[path = "attacks/server.rs"]
 mod server;
-mod support;
 
+use crate::support::{Member, World, cohort, config, masked, shared};
 use secure_agg::IndexSet;
 use secure_agg::messages::{Agreement, AgreementSignature, Consistency, Survivors};
 use secure_agg::server::CollectConsistency;
-use support::{Member, World, cohort, config, masked, shared};
 
 /// Five participants, t = 3.
 fn five(seed: u64) -> (World, Vec<Member>) {
     cohort(5, config(5, 4), seed)
 }
 
-/// Five participants of whom all sent an input; `lost` uploads did not arrive.
+/// Five participants, all of which sent an input; `lost` uploads did not arrive.
 fn five_masked(seed: u64, lost: &[u16]) -> (World, Vec<Member>, CollectConsistency) {
     let (mut world, mut members) = five(seed);
     let (phase, dealt) = shared(&mut world, &mut members);
@@ -38,7 +31,7 @@ fn announce(phase: &CollectConsistency, survivors: &[u16]) -> Survivors {
     told(*phase.sid(), IndexSet::of(5, survivors.iter().copied()))
 }
 
-/// What a server says of survivors where everybody masks with everybody.
+/// A server's announcement of survivors in a complete mask graph.
 fn told(sid: [u8; 32], survivors: IndexSet) -> Survivors {
     Survivors { sid, survivors, inputs: Vec::new().into() }
 }

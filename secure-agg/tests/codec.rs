@@ -1,13 +1,13 @@
-//! Every message of a session as bytes: the form is frozen in `vectors/messages.json`, nothing else is accepted for it, and no bytes
-//! make a decoder panic.
-#![expect(clippy::unwrap_used, reason = "a test may fail by panicking")]
-
-mod support;
+//! Encodings of every message of a session: the form is frozen in `vectors/messages.json`, every other form is rejected, and decoders do
+//! not panic on any bytes.
 
 use std::collections::BTreeMap;
 
+use crate::support::{advertised, agreed, answered, certificate_of, cohort, config, delivery, masked, resigned, rng};
 use proptest::prelude::*;
 use secure_agg::IndexSet;
+use secure_agg::batch::batch_id;
+use secure_agg::batch::draw::{Drawing, Drawn, Offer, OfferBody, Pool, PoolEntry, Reveal, offer};
 use secure_agg::client::Client;
 use secure_agg::codec::{DecodeError, Message};
 use secure_agg::messages::{
@@ -16,16 +16,15 @@ use secure_agg::messages::{
     Survivors, Unmasking, UnmaskingBody,
 };
 use secure_agg::server::Phase;
-use support::{advertised, agreed, answered, cohort, config, delivery, masked, resigned};
 
-/// What a decoder makes of bytes: the bytes it would encode again.
+/// Decodes bytes and encodes the result again.
 type Reencode = fn(&[u8]) -> Result<Vec<u8>, DecodeError>;
 
 fn reencode<M: Message>(bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
     M::decode(bytes).map(|message| message.encode())
 }
 
-const DECODERS: [(&str, Reencode); 10] = [
+const DECODERS: [(&str, Reencode); 14] = [
     ("advertise", reencode::<Advertise>),
     ("roster", reencode::<Roster>),
     ("share_keys", reencode::<ShareKeys>),
@@ -36,7 +35,30 @@ const DECODERS: [(&str, Reencode); 10] = [
     ("consistency", reencode::<Consistency>),
     ("agreement", reencode::<Agreement>),
     ("unmasking", reencode::<Unmasking>),
+    ("offer", reencode::<Offer>),
+    ("pool", reencode::<Pool>),
+    ("reveal", reencode::<Reveal>),
+    ("drawn", reencode::<Drawn>),
 ];
+
+const DRAW: [u8; 16] = [0xd7; 16];
+
+/// One of each message of a draw that divides six participants into batches of three.
+fn draw() -> [(&'static str, Vec<u8>); 4] {
+    let (world, members) = cohort(6, config(6, 4), 71);
+    let mut rng = rng(72);
+    let offered = members
+        .iter()
+        .map(|member| offer(DRAW, 3, &member.id, &certificate_of(&member.id), &member.signer, &mut rng).unwrap());
+    let offered: Vec<_> = offered.collect();
+    let offer = offered[0].message().encode();
+    let pool = Pool::fix(DRAW, 3, offered.iter().map(|state| state.message().clone()).collect());
+    let revealed: Vec<_> = offered.into_iter().map(|state| state.reveal(&pool, 6, &world.registry).unwrap()).collect();
+    let nonces: Vec<_> = revealed.iter().map(|state| state.message().nonce).collect();
+    let drawn = Drawn { draw: DRAW, nonces: nonces.into() };
+    let reveal = revealed[0].message().encode();
+    [("offer", offer), ("pool", pool.encode()), ("reveal", reveal), ("drawn", drawn.encode())]
+}
 
 /// One of each message, from a session of three under a fixed seed.
 fn session() -> BTreeMap<&'static str, Vec<u8>> {
@@ -45,7 +67,7 @@ fn session() -> BTreeMap<&'static str, Vec<u8>> {
     let phase = advertised(&mut world, &mut members);
     messages.insert("advertise", members[0].client.as_ref().map(Client::resend).unwrap());
     messages.insert("roster", phase.roster().encode());
-    let mut dealt = support::Dealt::new();
+    let mut dealt = crate::support::Dealt::new();
     let mut admitted = Vec::new();
     for member in &mut members {
         let shares = member.share(&mut world, phase.roster()).unwrap();
@@ -65,6 +87,7 @@ fn session() -> BTreeMap<&'static str, Vec<u8>> {
     messages.insert("agreement", phase.agreement().encode());
     let answer = answered(&phase, &mut members).remove(0).into_message();
     messages.insert("unmasking", answer.encode());
+    messages.extend(draw());
     messages
 }
 
@@ -74,10 +97,7 @@ fn messages_are_as_they_were_when_the_version_was_frozen() {
     let now: BTreeMap<String, String> =
         session().into_iter().map(|(name, bytes)| (name.to_owned(), hex::encode(bytes))).collect();
     assert_eq!(now.len(), DECODERS.len());
-    for (name, bytes) in &now {
-        assert_eq!(Some(bytes), frozen.get(name), "{name}");
-    }
-    assert_eq!(now.len(), frozen.len(), "the whole file would be {}", serde_json::to_string_pretty(&now).unwrap());
+    assert!(now == frozen, "the whole file would be {}", serde_json::to_string_pretty(&now).unwrap());
 }
 
 #[test]
@@ -127,7 +147,98 @@ fn a_changed_byte_is_refused_or_is_the_one_form_of_another_message() {
     }
 }
 
-/// The bounds leave room for the largest session there can be.
+/// An advertisement with a batch, and the same one without.
+fn advertisements() -> [Vec<u8>; 2] {
+    let (mut world, mut members) = cohort(3, config(3, 5), 70);
+    let batch = batch_id(members.iter().map(|member| member.id.as_slice()));
+    [Some(batch), None].map(|batch| {
+        members[0].batch = batch;
+        members[0].advertise(&mut world).encode()
+    })
+}
+
+#[test]
+fn advertisement_with_a_batch_has_one_form() {
+    let [stated, alone] = advertisements();
+    assert_eq!(stated.len(), alone.len() + 32);
+    assert_eq!(reencode::<Advertise>(&stated).as_ref(), Ok(&stated));
+    for len in 0..stated.len() {
+        assert!(reencode::<Advertise>(&stated[..len]).is_err(), "{len} bytes");
+    }
+    // Header, task id, round and attempt precede the length of the client id.
+    let at = 2 + 1 + 6 + 8 + 4;
+    let own = usize::from(alone[at]);
+    assert_eq!((stated[at], &stated[at + 1..=at + own]), (alone[at] | 0x80, &alone[at + 1..=at + own]));
+    // Another length byte is rejected, or gives another message in its only encoding.
+    for length in (0..=u8::MAX).filter(|length| *length != stated[at]) {
+        let mut bent = stated.clone();
+        bent[at] = length;
+        if let Ok(again) = reencode::<Advertise>(&bent) {
+            assert_eq!(again, bent, "length {length}");
+        }
+    }
+    for length in [0x80_u8, 0xff] {
+        let id = vec![b'c'; usize::from(length & 0x7f)];
+        let bent = [&stated[..at], &[length], &id, &stated[at + 1 + own..]].concat();
+        assert_eq!(reencode::<Advertise>(&bent), Err(DecodeError::Bounds { field: "client_id" }));
+    }
+}
+
+#[test]
+fn messages_of_a_draw_have_bounds() {
+    let body = OfferBody {
+        draw: DRAW,
+        size: 3,
+        client_id: vec![b'c'; 64].into(),
+        certificate: vec![0xce; 2048].into(),
+        commitment: [1; 32],
+    };
+    let offer = |change: &dyn Fn(&mut OfferBody)| {
+        let mut body = body.clone();
+        change(&mut body);
+        reencode::<Offer>(&Signed { body, signature: [9; 64] }.encode()).err()
+    };
+    let out_of = |field| Some(DecodeError::Bounds { field });
+    assert_eq!(offer(&|_| ()), None);
+    assert_eq!(offer(&|body| body.size = secure_agg::MAX_COHORT), None);
+    assert_eq!(offer(&|body| body.size = 2), out_of("size"));
+    assert_eq!(offer(&|body| body.size = secure_agg::MAX_COHORT + 1), out_of("size"));
+    let short = |body: &mut OfferBody, id: usize| {
+        body.client_id = vec![b'c'; id].into();
+        body.certificate = Vec::new().into();
+    };
+    assert_eq!(offer(&|body| short(body, 0)), out_of("client_id"));
+    assert_eq!(offer(&|body| short(body, 65)), out_of("client_id"));
+    let long_certificate = |body: &mut OfferBody| {
+        short(body, 1);
+        body.certificate = vec![0xce; 2049].into();
+    };
+    assert_eq!(offer(&long_certificate), out_of("certificate"));
+
+    let OfferBody { client_id, certificate, commitment, .. } = body;
+    let entry = PoolEntry { client_id, certificate, commitment, signature: [9; 64] };
+    let pool = |size, entry: &PoolEntry, offers: usize| {
+        reencode::<Pool>(&Pool { draw: DRAW, size, offers: vec![entry.clone(); offers].into() }.encode()).err()
+    };
+    let all = usize::from(secure_agg::MAX_COHORT);
+    assert_eq!(pool(3, &entry, all), None);
+    assert_eq!(pool(2, &entry, 6), out_of("size"));
+    let long_id = PoolEntry { client_id: vec![b'c'; 65].into(), ..entry.clone() };
+    assert_eq!(pool(3, &long_id, 6), out_of("client_id"));
+    let long_certificate = PoolEntry { certificate: vec![0xce; 2049].into(), ..entry.clone() };
+    assert_eq!(pool(3, &long_certificate, 6), out_of("certificate"));
+    let small = PoolEntry { client_id: vec![b'c'].into(), certificate: Vec::new().into(), ..entry };
+    assert_eq!(pool(3, &small, all + 1), out_of("offers"));
+
+    let drawn = |nonces: usize| reencode::<Drawn>(&Drawn { draw: DRAW, nonces: vec![[5; 32]; nonces].into() }.encode());
+    assert!(drawn(all).is_ok() && drawn(all + 1).is_err());
+    // A length that is not a multiple of a nonce's.
+    let mut odd = Drawn { draw: DRAW, nonces: vec![[5; 32]; 2].into() }.encode();
+    odd[21] = 63;
+    assert_eq!(reencode::<Drawn>(&odd[..2 + 16 + 4 + 63]), Err(DecodeError::Malformed));
+}
+
+/// The bounds admit the largest possible session.
 #[test]
 fn the_largest_messages_are_within_their_bounds() {
     fn fits<M: Message + PartialEq + std::fmt::Debug>(message: &M) {
@@ -162,7 +273,7 @@ fn the_largest_messages_are_within_their_bounds() {
     fits(&Agreement { sid, signatures });
     let answers = UnmaskingBody { sid, sender: n, shares: vec![[6; 32]; n.into()].into() };
     fits(&Signed { body: answers, signature: [9; 64] });
-    // One more of anything is refused.
+    // One more element of any kind is rejected.
     let body = UnmaskingBody { sid, sender: n, shares: vec![[6; 32]; usize::from(n) + 1].into() };
     let too_many = Signed { body, signature: [9; 64] };
     assert!(Unmasking::decode(&too_many.encode()).is_err());
@@ -181,7 +292,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_bytes_make_a_decoder_panic(kind in 0u8..12, mut bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
+    fn no_bytes_make_a_decoder_panic(kind in 0u8..17, mut bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
         if let [version, second, ..] = bytes.as_mut_slice() {
             (*version, *second) = (1, kind);
         }
@@ -192,5 +303,6 @@ proptest! {
         }
         let _ = Phase::restore(&bytes);
         let _ = Client::restore(&bytes);
+        let _ = Drawing::restore(&bytes);
     }
 }

@@ -1,15 +1,12 @@
-//! Whole cohorts: whatever drops out, is repeated, reordered or restarted, the session ends with exactly the sum of its
-//! survivors' inputs or with a named abort.
-#![expect(clippy::unwrap_used, reason = "a test may fail by panicking")]
+//! Whole cohorts: with any dropouts, repetitions, reordering or restarts, the session ends with exactly the sum of its survivors' inputs or
+//! with a named abort.
 
-mod support;
-
+use crate::support::{Course, DropsAt, Seen, cohort, config, plain_sum, run};
 use proptest::prelude::*;
 use secure_agg::params::{SessionConfig, VectorShape};
 use secure_agg::rejection::{Abort, PhaseName};
-use support::{Course, DropsAt, Seen, cohort, config, plain_sum, run};
 
-/// Runs one course and holds its end against what the counts of each phase say.
+/// Runs one course and compares its end with the counts of each phase.
 fn check(config: &SessionConfig, course: &Course, seed: u64) {
     let n = u16::try_from(course.drops.len()).unwrap();
     let (mut world, mut members) = cohort(n, config.clone(), seed);
@@ -32,7 +29,7 @@ fn check(config: &SessionConfig, course: &Course, seed: u64) {
     check_secrecy(&seen, &course.drops);
 }
 
-/// The abort that these counts must lead to, or none.
+/// The abort for these counts, if any.
 fn expected_abort(config: &SessionConfig, counts: [u16; 5]) -> Option<Abort> {
     let phases = [PhaseName::Advertise, PhaseName::Share, PhaseName::Mask, PhaseName::Consistency, PhaseName::Unmask];
     let short = |needed: u16, phase: usize| {
@@ -44,8 +41,8 @@ fn expected_abort(config: &SessionConfig, counts: [u16; 5]) -> Option<Abort> {
     })
 }
 
-/// From all that was revealed, even with the shares of as many colluders as the configuration tolerates, the coordinator never
-/// has t shares of both seeds of one participant.
+/// From all revealed shares, even with those of the maximum number of tolerated colluders, the coordinator never has t shares of both seeds
+/// of one participant.
 fn check_secrecy(seen: &Seen, drops: &[DropsAt]) {
     let (Some(dealers), Some(survivors)) = (&seen.dealers, &seen.survivors) else { return };
     for (column, dealer) in dealers.iter().enumerate() {
@@ -57,7 +54,7 @@ fn check_secrecy(seen: &Seen, drops: &[DropsAt]) {
             assert_eq!(kind, usize::from(survivors.contains(dealer)), "{drops:?}: the wrong kind was revealed");
             revealed[kind] += 1;
         }
-        // Colluders hold both kinds whatever they answered.
+        // Colluders hold both kinds, regardless of their answers.
         let could_open = revealed.map(|count| count + seen.corrupt >= seen.threshold);
         assert_ne!(could_open, [true, true], "{drops:?}: both seeds of {dealer} could be opened");
     }
@@ -82,7 +79,7 @@ fn multisets(len: usize) -> Vec<Vec<DropsAt>> {
 fn every_multiset_of_drops_in_small_cohorts_ends_exactly_or_not_at_all() {
     for n in 3..=6u16 {
         for (seed, mut drops) in (0u64..).zip(multisets(n.into())) {
-            // Who holds which position must not matter: turn the ascending list.
+            // Positions must not matter: rotate the ascending list.
             drops.rotate_left(usize::try_from(seed).unwrap() % usize::from(n));
             let course = Course { drops, restarts: seed % 2 == 0, replays: seed % 3 == 0, shuffles: false };
             check(&config(n, 3), &course, seed);
@@ -103,7 +100,7 @@ fn every_assignment_of_drops_in_cohorts_of_up_to_six_ends_exactly_or_not_at_all(
 }
 
 fn courses() -> impl Strategy<Value = (Course, SessionConfig, u64)> {
-    // Mostly people stay; now and then they leave anywhere.
+    // Participants mostly stay, and sometimes leave at any phase.
     let drops = proptest::collection::vec(prop_oneof![6 => Just(5u8), 1 => 0u8..5], 3..14);
     let shape = (1u64..40, 16u8..=32);
     (drops, any::<[bool; 3]>(), shape, 0u32..=330_000, any::<u64>()).prop_map(

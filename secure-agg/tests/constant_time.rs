@@ -1,10 +1,10 @@
-//! Whether the time of what touches secrets tells the secrets: Welch's t between one fixed input and random ones, as dudect does
+//! Tests whether the running time of operations on secrets reveals them: Welch's t between one fixed input and random ones, as in dudect
 //! [Reparaz, Balasch and Verbauwhede, *Dude, is my code constant time?*, 2017].
 //!
-//! `cargo test --release -p secure-agg --lib constant_time -- --ignored --nocapture` prints t for each operation, over all
-//! measurements and over those below the 90th and the 50th percentile, which a neighbour on the machine disturbs less. |t| above 4.5
-//! asks for a look, above 10 is a leak. The last two lines are leaks on purpose: a harness that does not see them shows nothing.
-//! Nothing is asserted: a shared machine would make it fail without a cause.
+//! `cargo test --release -p secure-agg --lib constant_time -- --ignored --nocapture` prints t for each operation, over all measurements and
+//! over those below the 90th and the 50th percentile, which other load on the machine disturbs less. |t| above 4.5 needs inspection, above
+//! 10 is a leak. The last two lines are deliberate leaks, which the harness must detect. There are no assertions: load on a shared machine
+//! would cause false failures.
 #![expect(clippy::disallowed_methods, reason = "the clock is what this is about")]
 
 use std::hint::black_box;
@@ -20,7 +20,7 @@ use crate::modular::{self, Modulus};
 use crate::packing;
 use crate::secret::Secret;
 
-/// Inputs of each class that a batch measures.
+/// Inputs of each class in a batch.
 const INPUTS: usize = 500;
 
 /// Batches of each operation.
@@ -39,7 +39,7 @@ fn the_time_of_what_touches_secrets() {
     leaks();
 }
 
-/// Measures `operation` on inputs of two classes in random order; `input` makes one, random where it is told so.
+/// Measures `operation` on inputs of two classes in random order; `input` creates one, random if its argument is true.
 fn measure<I, O>(name: &str, mut input: impl FnMut(bool, &mut ChaCha20Rng) -> I, mut operation: impl FnMut(&I) -> O) {
     let mut rng = ChaCha20Rng::seed_from_u64(name.len() as u64);
     let mut times: [Vec<f64>; 2] = [Vec::new(), Vec::new()];
@@ -91,7 +91,7 @@ fn fields() {
         if random { element } else { largest }
     };
     let other = Element::random(&mut ChaCha20Rng::seed_from_u64(9));
-    // Chains, so that what is measured is far longer than a look at the clock; the input enters at each step.
+    // Chains of operations, so that the measured time far exceeds the cost of reading the clock; the input enters at each step.
     measure("field: 200 × add, 0", zero_or_random, |x| repeated(200, other, |value| value.add(*x)));
     measure("field: 200 × add, -1", largest_or_random, |x| repeated(200, other, |value| value.add(*x)));
     measure("field: 200 × sub, -1", largest_or_random, |x| repeated(200, other, |value| value.sub(*x)));
@@ -157,7 +157,7 @@ fn vectors() {
     });
 }
 
-/// What must be seen.
+/// Deliberate leaks that must be detected.
 fn leaks() {
     let bytes = |random: bool, rng: &mut ChaCha20Rng| {
         let mut bytes = [0u8; 512];

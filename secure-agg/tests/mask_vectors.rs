@@ -1,5 +1,4 @@
-//! Known answers of the mask definition, from an implementation that shares no code with this one.
-#![expect(clippy::unwrap_used, reason = "a test may fail by panicking")]
+//! Known answers of the mask definition, from an independent implementation.
 
 use secure_agg::mask::{self, MaskPlan, MaskSeed, Plane, Sign, WORDS_PER_NONCE};
 use secure_agg::modular::Modulus;
@@ -15,7 +14,7 @@ struct Vectors {
     toy: Toy,
 }
 
-/// Participant 1 of a round of two: its input and what it uploads.
+/// Participant 1 of a round of two: its input and its upload.
 #[derive(serde::Deserialize)]
 struct Toy {
     x1: Vec<u32>,

@@ -1,23 +1,22 @@
-//! What nobody may learn: `Debug` prints no secret, no message but the last holds a share in the clear, states forget what they no
-//! longer need, and a masked input looks like noise.
-#![expect(clippy::unwrap_used, reason = "a test may fail by panicking")]
-
-mod support;
+//! Secrecy: `Debug` prints no secret, only the last message holds an unencrypted share, states erase what they no longer need, and a masked
+//! input looks like noise.
 
 use std::fmt::Debug;
 
+use crate::support::{
+    Dealt, advertised, answered, cohort, config, delivery, held_shares, parts, plain_sum, unmasked_sum,
+};
 use secure_agg::client::Client;
 use secure_agg::codec::Message;
 use secure_agg::packing;
 use secure_agg::params::{SessionConfig, VectorShape};
 use secure_agg::server::{Admitted, Phase};
-use support::{Dealt, advertised, answered, cohort, config, delivery, held_shares, parts, plain_sum, unmasked_sum};
 
 fn contains(haystack: &[u8], needle: &[u8]) -> bool {
     haystack.windows(needle.len()).any(|window| window == needle)
 }
 
-/// Everything that left a participant or was kept by the coordinator, as bytes and as `Debug` prints it.
+/// All data that left a participant or was stored by the coordinator, as bytes and as `Debug` output.
 #[derive(Default)]
 struct Outside {
     messages: Vec<Vec<u8>>,
@@ -91,7 +90,7 @@ fn a_full_run_sends_and_prints_no_secret_but_the_shares_it_must() {
     let admitted = uploads.values().map(|upload| Admitted::from_store(upload.message.clone())).collect();
     let phase = phase.close(admitted).unwrap();
     outside.see(&phase.announcement());
-    let phase = support::agreed(phase, &mut members);
+    let phase = crate::support::agreed(phase, &mut members);
     outside.see(phase.agreement());
 
     for (number, secret) in secrets.iter().enumerate() {
@@ -123,7 +122,7 @@ fn a_full_run_sends_and_prints_no_secret_but_the_shares_it_must() {
     assert_eq!(sums, plain_sum(&world.config, &members, [1, 3, 4, 5].into_iter()));
 }
 
-/// A check that cannot fail shows nothing: what is printed on purpose is found.
+/// Positive control: the search finds deliberately printed secrets.
 #[test]
 fn the_search_for_secrets_finds_what_is_there() {
     let secret: Vec<u8> = (100..130).collect();
@@ -152,7 +151,7 @@ fn a_state_forgets_what_the_next_question_does_not_need() {
     assert!(!contains(&dealt_snapshot, c_sk), "the key that seals shares has done its work");
 
     let phase = phase.close(dealt.values().cloned().map(Admitted::from_store).collect()).unwrap();
-    let (phase, _) = support::masked(phase, &dealt, &mut members, |index| index != 4);
+    let (phase, _) = crate::support::masked(phase, &dealt, &mut members, |index| index != 4);
     let sent = members[0].snapshot.clone();
     assert!(!contains(&sent, seed_s) && !contains(&sent, seed_b), "nobody can mask a second input");
     for key in parts(&dealt_snapshot)[3].chunks(32) {
@@ -174,7 +173,7 @@ fn masked_words(words: u64, bits: u8, value: u32, seed: u64) -> Vec<u32> {
     let model = VectorShape { words, modulus_bits: bits, input_bound: 1000, noise_margin: 0 };
     let config = SessionConfig { model, scalars: VectorShape::NONE, ..config(3, 1) };
     let (mut world, mut members) = cohort(3, config, seed);
-    let (phase, dealt) = support::shared(&mut world, &mut members);
+    let (phase, dealt) = crate::support::shared(&mut world, &mut members);
     members[0].model.fill(value);
     let upload = members[0].upload(&delivery(&phase, &dealt, 1));
     packing::unpack(&upload.body, usize::try_from(words).unwrap(), model.modulus().unwrap()).unwrap()
@@ -189,7 +188,7 @@ fn chi_square_bounds(freedom: f64) -> std::ops::Range<f64> {
     freedom * (centre - spread).powi(3)..freedom * (centre + spread).powi(3)
 }
 
-/// Monobit, chi-square over bytes, serial correlation and Kolmogorov-Smirnov, each within what noise gives but once in 10^6.
+/// Monobit, chi-square over bytes, serial correlation and Kolmogorov-Smirnov, each within bounds that noise exceeds once in 10^6.
 fn assert_looks_like_noise(words: &[u32], bits: u8) {
     let count = f64::from(u32::try_from(words.len()).unwrap());
     let ones: u64 = words.iter().map(|word| u64::from(word.count_ones())).sum();
@@ -212,7 +211,7 @@ fn assert_looks_like_noise(words: &[u32], bits: u8) {
     let half = f64::from(u32::MAX >> (32 - bits)) / 2.0;
     let centred = |word: u32| f64::from(word) - half;
     let power: f64 = words.iter().map(|word| centred(*word).powi(2)).sum();
-    // The next word, the next block, and the words on either side of the chunks a mask is made in.
+    // The next word, the next block, and the words on either side of the chunks of mask expansion.
     for lag in [1, 2, 16, 1024, 4096] {
         let lagged: f64 = words.iter().zip(&words[lag..]).map(|(a, b)| centred(*a) * centred(*b)).sum();
         let correlation = lagged / power * count.sqrt();

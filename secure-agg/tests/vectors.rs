@@ -1,9 +1,9 @@
-//! Known answers, good and bad: the RFCs of every primitive, and the derivations of the protocol from two oracles that share no
-//! code with this crate (`vectors/kat.json`, and `vectors/session.py` for what has no entry there).
+//! Known answers, good and bad: the RFCs of every primitive, and the derivations of the protocol from two oracles that share no code with
+//! this crate (`vectors/kat.json`, and `vectors/session.py` for cases missing there).
 //!
-//! This file is compiled into the crate's unit tests (see `lib.rs`), since most of what it holds to account is private. Shamir's
-//! entries of `kat.json` are checked in `src/crypto/shamir.rs`, beside the polynomial they need to look at; the words of the
-//! masks also in `tests/mask_vectors.rs`, through the public face.
+//! This file is compiled into the crate's unit tests (see `lib.rs`), since most of the tested items are private. Shamir's entries of
+//! `kat.json` are checked in `src/crypto/shamir.rs`, next to the polynomial that they need; the words of the masks also in
+//! `tests/mask_vectors.rs`, through the public interface.
 
 use chacha20::ChaCha20;
 use chacha20::cipher::{KeyIvInit as _, StreamCipher as _, StreamCipherSeek as _};
@@ -78,8 +78,8 @@ fn every_entry_of_the_oracle_is_checked_somewhere() {
     assert_eq!(text(&known, "proto").as_bytes(), crate::PROTOCOL);
 }
 
-/// Participants 1 and 2 of the oracle: mask seeds of 01 and 02, self-mask seed of 03 for `client-1`. The oracle's `sid` is the
-/// salt of all keys below; its own inputs are not recorded there, so the session id itself is held to `session.json`.
+/// Participants 1 and 2 of the oracle: mask seeds of 01 and 02, self-mask seed of 03 for `client-1`. The oracle's `sid` is the salt of all
+/// keys below; its own inputs are not recorded there, so the session id itself is verified against `session.json`.
 #[test]
 fn keys_are_those_of_the_oracle() {
     let known = kat();
@@ -313,7 +313,7 @@ fn rfc_8032_7_1() {
     }
 }
 
-/// The same signature with s + L in place of s: equal modulo the group order, and to be refused.
+/// The same signature with s + L in place of s: equal modulo the group order, and must be rejected.
 fn with_order_added(mut signature: [u8; 64]) -> [u8; 64] {
     let order = unhex("edd3f55c1a631258d69cf7a2def9de1400000000000000000000000000000010");
     let mut carry = 0u16;
@@ -335,7 +335,7 @@ fn rfc_7748_5_2() {
         ),
         (
             "4b66e9d4d1b4673c5ad22691957d6af5c11b6421e0ea01d42ca4169e7918ba0d",
-            // The RFC's point has its top bit set and asks to ignore it; here a key has one encoding.
+            // The RFC's point has its top bit set, and the RFC ignores that bit; here a key has one encoding.
             "e5210f12786811d3f4b7959d0538ae2c31dbe7106fc03c3efc4cd549c715a413",
             "95cbde9476e8907d7aade45cb4b873f88b595a68799fa152e6f8f7647aac7957",
         ),

@@ -7,7 +7,7 @@ use rand_distr::{Distribution as _, LogNormal};
 
 /// Purpose of a stream.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Purpose {
+pub enum Purpose {
     /// Speed, links and habits of a device.
     Profile,
     /// A device's key.
@@ -29,7 +29,7 @@ pub(crate) enum Purpose {
 }
 
 /// The stream of `seed` for a purpose and a subject, given by two numbers.
-pub(crate) fn stream(seed: u64, purpose: Purpose, about: u64, more: u64) -> ChaCha20Rng {
+pub fn stream(seed: u64, purpose: Purpose, about: u64, more: u64) -> ChaCha20Rng {
     let mut key = [0; 32];
     key[..8].copy_from_slice(&seed.to_le_bytes());
     key[8..15].copy_from_slice(b"simulat");

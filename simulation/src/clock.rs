@@ -1,4 +1,4 @@
-//! Virtual time: one clock for the coordinator and for every participant, which only the [`crate::world`] moves.
+//! Virtual time: one clock for the coordinator and for every participant, which only the driver of a run advances.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,55 +11,57 @@ const START: Timestamp = Timestamp(1_750_032_000_000);
 
 /// Microseconds since the simulation began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Moment(pub(crate) u64);
+pub struct Moment(pub(crate) u64);
 
 impl Moment {
     /// The moment `later` after this one; saturates.
-    pub(crate) fn plus(self, duration: Duration) -> Self {
+    pub fn plus(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)))
     }
 
     /// Time since `earlier`; zero if that is in the future.
-    pub(crate) fn since(self, earlier: Self) -> Duration {
+    pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0))
     }
 
     /// Time since the simulation began.
-    pub(crate) fn elapsed(self) -> Duration {
+    pub fn elapsed(self) -> Duration {
         Duration::from_micros(self.0)
     }
 
     /// `elapsed` after the beginning, rounded up to a microsecond.
-    pub(crate) fn at(elapsed: Duration) -> Self {
+    pub fn at(elapsed: Duration) -> Self {
         Self(u64::try_from(elapsed.as_nanos().div_ceil(1000)).unwrap_or(u64::MAX))
     }
 
     /// The moment of `timestamp`; the beginning for earlier ones.
-    pub(crate) fn of(timestamp: Timestamp) -> Self {
+    pub fn of(timestamp: Timestamp) -> Self {
         Self::default().plus(timestamp.since(START))
     }
 }
 
+/// A clock that stands still until it is advanced.
 #[derive(Debug, Default)]
-pub(crate) struct VirtualClock(AtomicU64);
+pub struct VirtualClock(AtomicU64);
 
 impl VirtualClock {
-    pub(crate) fn moment(&self) -> Moment {
+    /// The current time.
+    pub fn moment(&self) -> Moment {
         Moment(self.0.load(Ordering::SeqCst))
     }
 
     /// Advances the clock; never moves it back.
-    pub(crate) fn advance(&self, to: Moment) {
+    pub fn advance(&self, to: Moment) {
         self.0.fetch_max(to.0, Ordering::SeqCst);
     }
 
     /// The current time, in the SDK's form.
-    pub(crate) fn participant_now(&self) -> Now {
+    pub fn participant_now(&self) -> Now {
         Self::at(self.moment())
     }
 
     /// A moment in the SDK's form.
-    pub(crate) fn at(moment: Moment) -> Now {
+    pub fn at(moment: Moment) -> Now {
         Now { elapsed: moment.elapsed(), wall: START.plus(moment.elapsed()) }
     }
 }

@@ -26,7 +26,7 @@ pub trait Data: Send + Sync {
     /// A device's training examples.
     fn shard(&self, device: u32) -> Arc<Dataset>;
 
-    /// The test set, which nobody trains on.
+    /// The held-out test set.
     fn test(&self) -> Arc<Dataset>;
 }
 

@@ -112,7 +112,7 @@ impl Device {
             security: SecurityPolicy { required: common.secure, ..SecurityPolicy::lowest() },
             // The device serves only this task.
             privacy: PrivacyPolicy { lifetime: None, ..PrivacyPolicy::default() },
-            // Nobody uses the models of a population.
+            // The models of a population are not used.
             keep_models: false,
             ..Settings::default()
         };

@@ -20,13 +20,4 @@ pub enum SimulationError {
     /// No threads could be started.
     #[error("cannot start threads: {0}")]
     Threads(String),
-    /// The files of a run cannot be made or removed.
-    #[error("cannot keep the files of a run: {0}")]
-    Files(String),
-}
-
-impl SimulationError {
-    pub(crate) fn files(error: impl std::fmt::Display) -> Self {
-        Self::Files(error.to_string())
-    }
 }

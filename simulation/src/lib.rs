@@ -6,21 +6,21 @@
 //! ([`DeviceModel`]), and the clock that both sides see jumps from one event to the next. The same experiment yields
 //! the same [`Report`], byte for byte, whatever the number of threads.
 //!
-//! Its parts ([`in_process`]) also serve audits and tests, which drive time and failures themselves.
+//! Its parts ([`in_process`], [`clock`], [`queue`], [`chance`]) also serve audits and tests, which drive time and failures
+//! themselves.
 //!
 //! Nothing here opens a socket, reads the wall clock or takes randomness from anywhere but the seed.
 
-mod chance;
-mod clock;
+pub mod chance;
+pub mod clock;
 mod data;
 mod device;
 mod error;
 mod experiment;
-pub mod faults;
 pub mod in_process;
 mod operation;
 mod profile;
-mod queue;
+pub mod queue;
 mod report;
 mod rounds;
 mod trace;
@@ -31,10 +31,10 @@ pub use data::{Data, PooledData, Synthetic};
 pub use error::SimulationError;
 pub use experiment::{Experiment, Progress};
 pub use profile::DeviceModel;
-pub use report::{Participation, Point, Report, RoundReport, WaitingTimes};
+pub use report::{Participation, Point, PrivacySpending, Report, RoundReport, WaitingTimes};
 pub use trace::Trace;
 
-/// Runs an experiment to its end, on the calling thread and the threads it asks for. `progress` is called on the calling thread,
+/// Runs an experiment to its end, on the calling thread and the configured number of threads. `progress` is called on the calling thread,
 /// which must not be one of an asynchronous runtime.
 ///
 /// # Errors

@@ -6,7 +6,7 @@ use std::collections::{BinaryHeap, HashMap};
 use crate::clock::Moment;
 
 /// Operations in the order of time.
-pub(crate) struct Queue<T> {
+pub struct Queue<T> {
     order: BinaryHeap<Reverse<(Moment, u64)>>,
     operations: HashMap<u64, T>,
     planned: u64,
@@ -19,14 +19,15 @@ impl<T> Default for Queue<T> {
 }
 
 impl<T> Queue<T> {
-    pub(crate) fn plan(&mut self, at: Moment, operation: T) {
+    /// Adds an operation at a time.
+    pub fn plan(&mut self, at: Moment, operation: T) {
         self.planned += 1;
         self.order.push(Reverse((at, self.planned)));
         self.operations.insert(self.planned, operation);
     }
 
     /// Removes the next operation and its time.
-    pub(crate) fn next(&mut self) -> Option<(Moment, T)> {
+    pub fn pop(&mut self) -> Option<(Moment, T)> {
         let Reverse((at, number)) = self.order.pop()?;
         Some((at, self.operations.remove(&number)?))
     }
@@ -43,7 +44,7 @@ mod tests {
         for (at, device) in [(5, 1), (3, 2), (5, 3), (3, 4)] {
             queue.plan(Moment(at), Operation::Return { device });
         }
-        let order: Vec<_> = std::iter::from_fn(|| queue.next())
+        let order: Vec<_> = std::iter::from_fn(|| queue.pop())
             .map(|(at, operation)| match operation {
                 Operation::Return { device } => (at.0, device),
                 _ => unreachable!(),

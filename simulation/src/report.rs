@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use federation::quantile::quantile;
 use serde::Serialize;
+use task_spec::PrivacyMechanism;
+use wire::inspect::EpsilonView;
 use wire::{Digest, FailureReason, RoundState};
 
 /// Result of a simulation. Times are virtual, in seconds; bytes are those of request and response bodies, from the
@@ -43,9 +45,25 @@ pub struct Report {
     pub rounds: Vec<RoundReport>,
     /// SHA-256 of the last model.
     pub model_sha256: Option<Digest>,
+    /// What a private task has spent; absent without a mechanism.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub privacy: Option<PrivacySpending>,
     /// Why the simulation ended early, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopped: Option<String>,
+}
+
+/// What a private task has spent, from the coordinator's ledger.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PrivacySpending {
+    pub mechanism: PrivacyMechanism,
+    pub noise_multiplier: Option<f64>,
+    pub delta: f64,
+    /// The most that epsilon may reach; absent if spending is only counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget: Option<f64>,
+    /// Published, to those who know the cohorts, and to the coordinator where there is a figure.
+    pub epsilon: EpsilonView,
 }
 
 /// One attempt at a round.
@@ -77,6 +95,9 @@ pub struct RoundReport {
     pub bytes_up: u64,
     /// Bytes received by participants since then.
     pub bytes_down: u64,
+    /// Privacy spent after the round, in a private task.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub epsilon: Option<EpsilonView>,
     /// Weighted means over the cohort, by name.
     pub metrics: BTreeMap<String, f64>,
     /// Accuracy of the round's model on the test data, if evaluated.

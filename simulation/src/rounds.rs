@@ -12,12 +12,12 @@ use learning::Layout;
 use learning::contribution::scaffold;
 use task_spec::TrainingPlan;
 use wire::TaskStatus;
-use wire::inspect::{RoundView, TaskView};
+use wire::inspect::{PrivacyReport, RoundView, TaskView};
 use wire::{RoundState, TaskId, route};
 
 use crate::clock::Moment;
 use crate::in_process::Network;
-use crate::report::{Participation, Point, Report, RoundReport, WaitingSamples};
+use crate::report::{Participation, Point, PrivacySpending, Report, RoundReport, WaitingSamples};
 use crate::training::{TrainingHandle, TrainingPool};
 use crate::{Experiment, Progress, SimulationError};
 
@@ -55,9 +55,12 @@ pub(crate) struct Rounds {
     scoring: Option<Scoring>,
     model: Option<wire::Digest>,
     last_at: Moment,
+    /// Spending of a private task, as of the last look.
+    privacy: Option<PrivacySpending>,
+    is_private: bool,
 }
 
-/// An evaluation in progress; the simulation continues meanwhile.
+/// An evaluation in progress, in parallel to the simulation.
 struct Scoring {
     round: u32,
     at: Moment,
@@ -97,6 +100,8 @@ impl Rounds {
             scoring: None,
             model: None,
             last_at: Moment::default(),
+            privacy: None,
+            is_private: experiment.task.privacy.is_private(),
         })
     }
 
@@ -160,6 +165,29 @@ impl Rounds {
                 break;
             }
             self.book(network, pool, view, now, progress).await?;
+            self.note_spending(network).await?;
+        }
+        if self.is_private && !self.is_over {
+            // Its budget or its participants may end it between two rounds.
+            self.check_active(network).await?;
+        }
+        Ok(())
+    }
+
+    /// Reads the privacy spending of a private task.
+    async fn note_spending(&mut self, network: &Network) -> Result<(), SimulationError> {
+        if !self.is_private {
+            return Ok(());
+        }
+        let path = route::fill(route::TASK_PRIVACY, &[&self.task]);
+        if let Some(PrivacyReport { spec, spent, .. }) = network.look::<PrivacyReport>(&path).await? {
+            self.privacy = Some(PrivacySpending {
+                mechanism: spec.mechanism,
+                noise_multiplier: spec.noise_multiplier,
+                delta: spec.delta.unwrap_or_default(),
+                budget: spec.epsilon,
+                epsilon: spent,
+            });
         }
         Ok(())
     }
@@ -228,6 +256,7 @@ impl Rounds {
             dropped: view.dropped,
             bytes_up: up - up_before,
             bytes_down: down - down_before,
+            epsilon: view.epsilon,
             metrics: view.metrics.into_iter().map(|(name, metric)| (name, metric.value)).collect(),
             accuracy: None,
             loss: None,
@@ -315,6 +344,7 @@ impl Rounds {
             reached: self.reached,
             rounds: self.ended,
             model_sha256: self.model,
+            privacy: self.privacy,
             stopped: self.stopped,
         }
     }

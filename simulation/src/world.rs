@@ -1,7 +1,7 @@
 //! The world: one clock, one queue of operations, the coordinator and all devices.
 //!
 //! The loop takes the earliest operation, moves the clock there and performs it. Requests reach the coordinator one at a time
-//! and in the order of virtual time, so nothing depends on how threads run; only training runs beside it.
+//! and in the order of virtual time, so nothing depends on how threads run; only training runs in parallel.
 
 mod populate;
 
@@ -59,7 +59,7 @@ impl World {
         self.rounds.begin(&self.local.network, &self.pool).await?;
         self.plan_step(Moment::default());
         while !self.rounds.are_over() {
-            let Some((at, operation)) = self.queue.next() else {
+            let Some((at, operation)) = self.queue.pop() else {
                 return Err(SimulationError::Coordinator("nothing is left to happen".to_owned()));
             };
             if at >= self.limit {
@@ -194,11 +194,7 @@ impl World {
             Action::Send(request) => !matches!(
                 request,
                 // An event about a round that it has left.
-                Request::Enroll(_)
-                    | Request::Renew(_)
-                    | Request::CheckIn(_)
-                    | Request::AbortStatement { .. }
-                    | Request::AbortStatements { .. }
+                Request::Enroll(_) | Request::Renew(_) | Request::CheckIn(_)
             ),
             Action::Fetch { .. } | Action::Train(_) => true,
             Action::Evaluate(_) | Action::Load(_) | Action::Persist(_) | Action::WaitUntil(_) | Action::Finished(_) => {

@@ -1,7 +1,5 @@
 //! A small federation from end to end: it learns, its time is virtual, and one seed yields one report, whatever the threads.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::sync::Arc;
 use std::time::Duration;
 

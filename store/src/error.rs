@@ -23,6 +23,9 @@ pub enum StoreError {
     /// already retried several times.
     #[error("the database cannot be reached: {0}")]
     Unreachable(String),
+    /// The database's server rejects the user, the password or the database's name, or TLS with it fails. Not retried.
+    #[error("no access to the database: {0}; check its URL, the password and the server's pg_hba.conf")]
+    NoAccess(String),
     /// The store of blobs cannot be reached, or refuses every request. Nothing is lost, and the same call may succeed later.
     #[error("the store of blobs does not serve: {0}")]
     BlobsAway(String),

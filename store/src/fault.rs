@@ -1,6 +1,6 @@
-//! Stops or fails a process between any two of its durable changes of rows, for whoever simulates its death.
+//! Stops or fails a process between any two of its durable changes of rows, to simulate crashes.
 //!
-//! [`Store::interrupted`] is the same rows as seen by one process of several: it has its own wake-ups, and asks an
+//! [`Store::interrupted`] is the same rows as seen by one process of several: it has its own wake-ups, and calls an
 //! [`Interruption`] before each transaction and at each commit. [`SavedRows`] sets rows in memory back to what they once were.
 //! Nothing but a caller in this program can ask for either.
 
@@ -25,9 +25,9 @@ pub enum WriteFate {
     Done,
     /// It does not take place, and fails.
     Fails,
-    /// It takes place, and fails: whoever asked for it cannot know.
+    /// It takes place, but reports a failure.
     FailsAfter,
-    /// The process dies before it: whoever asked for it never hears of it.
+    /// The process dies before it, without a result.
     StopsBefore,
     /// The process dies just after it.
     StopsAfter,
@@ -36,16 +36,16 @@ pub enum WriteFate {
 /// Decides how far a process gets.
 #[async_trait]
 pub trait Interruption: Send + Sync {
-    /// Returns when the process may go on; never, once it has died. Asked before each transaction, while nothing is held;
-    /// `changes` tells whether that may change rows.
+    /// Returns when the process may continue; never, once it has died. Called before each transaction, while nothing is held.
+    /// `changes`: whether the transaction may change rows.
     async fn may_go_on(&self, changes: bool);
 
-    /// What becomes of the commit that is about to take place. Asked once for each transaction that may change rows.
+    /// The fate of the next commit. Called once for each transaction that may change rows.
     fn commits(&self) -> WriteFate;
 }
 
 impl Store {
-    /// The same rows, interrupted by `by` and shared with whoever else has them, with these blobs and wake-ups of its own.
+    /// The same rows, interrupted by `by` and shared with their other users, with these blobs and wake-ups of its own.
     #[must_use]
     pub fn interrupted(&self, blobs: Arc<dyn BlobStore>, by: Arc<dyn Interruption>) -> Self {
         let rows = Arc::new(Interrupted { rows: Arc::clone(&self.rows), by });
@@ -65,7 +65,7 @@ impl SavedRows {
         Ok(Self(Arc::new(SqliteBackend::open_memory()?)))
     }
 
-    /// These rows, with these blobs. Whoever has one from before the rows were set back sees them change.
+    /// These rows, with these blobs. Stores from before a restore see the rows change.
     #[must_use]
     pub fn store(&self, blobs: Arc<dyn BlobStore>) -> Store {
         Store { rows: Arc::clone(&self.0) as _, blobs, wake: Wake::new(), is_shared: false }
@@ -79,7 +79,7 @@ impl SavedRows {
         self.0.save().await
     }
 
-    /// Goes back to the rows that were saved. Waits until nobody has a transaction.
+    /// Restores the saved rows. Waits until there are no transactions.
     ///
     /// # Errors
     /// `Fault` if none were saved.
@@ -88,8 +88,7 @@ impl SavedRows {
     }
 }
 
-/// How far a task is, in counts of rows that are only added, or only change once: whoever checks rows again and again sees whether
-/// there is anything new.
+/// The progress of a task, in counts of rows that are only added or change once, so that repeated checks detect changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pulse {
     pub status: TaskStatus,
@@ -130,7 +129,7 @@ impl crate::Transaction<'_> {
 
 #[cfg(feature = "deliberate-faults")]
 impl crate::Transaction<'_> {
-    /// Says of an admitted input that no sum holds it, whether one does or not: a mistake, for tests that must notice it.
+    /// Marks an admitted input as not summed, whether it was or not: a deliberate fault, which tests must detect.
     pub async fn count_again(
         &mut self,
         attempt: federation::id::Attempt,
@@ -150,8 +149,8 @@ struct Interrupted {
 
 #[async_trait]
 impl Backend for Interrupted {
-    async fn turn(&self, mode: Mode, was_refused: bool) -> Option<Turn> {
-        self.rows.turn(mode, was_refused).await
+    async fn turn(&self, name: &'static str, mode: Mode, was_refused: bool) -> Option<Turn> {
+        self.rows.turn(name, mode, was_refused).await
     }
 
     async fn begin(&self, name: &'static str, mode: Mode) -> Result<Box<dyn Driver>> {
@@ -302,7 +301,7 @@ mod tests {
             let mut wakes = process.wake().subscribe();
             let told = take(&process, Uuid::from_u128(1)).await;
             assert_eq!(told.map(|told| told.is_ok()), is_told, "{fate:?}");
-            // Whoever waits in a process that cannot know looks again.
+            // Waiting callers of a process without this knowledge check again.
             let is_lost = wakes.next().now_or_never() == Some(Some(crate::WakeEvent::Lost));
             assert_eq!(is_lost, is_told == Some(false), "{fate:?}");
             // Another process sees what there is, whatever came of the first one.

@@ -5,7 +5,7 @@
 //! A blob is written before its row: the row is the truth, a blob without a row is garbage.
 //!
 //! This is the only crate that uses SQL. It does not interpret blobs or bodies, and has no rules by which rounds
-//! advance: `federation` decides, `coordinator` asks it, and this crate stores the outcome by compare and swap.
+//! advance: `federation` decides, `coordinator` calls it, and this crate stores the outcome by compare and swap.
 
 mod blob;
 #[cfg(feature = "conformance")]
@@ -16,7 +16,6 @@ pub mod entity;
 mod error;
 mod fault;
 mod postgres;
-pub mod private;
 mod schema;
 mod sqlite;
 mod transaction;
@@ -47,6 +46,7 @@ pub use crate::sqlite::{CopiedPages, copy_database};
 use crate::transaction::{Aside, Body, Closure};
 pub use crate::transaction::{Transaction, TransactionFuture};
 pub use crate::wake::{Wake, WakeEvent, WakeSubscription};
+pub use private_files as private;
 
 /// How often, and after which pause, a blob's removal is looked at that is under way.
 const REMOVAL_LOOKS: u32 = 20;
@@ -154,7 +154,8 @@ impl Store {
     ///
     /// # Errors
     /// `Schema` if the database has a newer schema than this program knows; `Full`; `Busy`; `Corrupt` if the file is
-    /// not a database; `Unreachable` if there is no way to a server; `Fault` if a location cannot be reached.
+    /// not a database; `Unreachable` if there is no way to a server; `NoAccess` if it rejects the user or the database; `Fault` if a location
+    /// cannot be reached.
     pub fn open(config: StoreConfig) -> BoxFuture<'static, Result<Self>> {
         Box::pin(async move {
             let alone = |rows: Arc<dyn Backend>| (rows, Wake::new(), false);
@@ -174,7 +175,7 @@ impl Store {
         })
     }
 
-    /// Opens a database file of SQLite, in use or not, to read its rows alone, and the blobs beside it. Nothing is migrated.
+    /// Opens a database file of SQLite, in use or not, only to read its rows, and the blobs next to it. Nothing is migrated.
     ///
     /// # Errors
     /// `Schema` if the database has another schema than this program's; `Corrupt` if the file is not a database; `Fault`
@@ -182,6 +183,21 @@ impl Store {
     pub async fn open_to_read(database: &Path, blobs: Arc<dyn BlobStore>) -> Result<Self> {
         let rows = SqliteBackend::open_read_only(database).await?;
         Ok(Self { rows: Arc::new(rows), blobs, wake: Wake::new(), is_shared: false })
+    }
+
+    /// The same of a database on any backend. Over PostgreSQL `connections` read at once.
+    ///
+    /// # Errors
+    /// As for [`Store::open_to_read`]; `Unreachable` if there is no way to a server; `NoAccess` if it rejects the user or the
+    /// database; `Fault` for a database in memory, which nothing else has open.
+    pub async fn open_rows_to_read(database: &Database, connections: u32, blobs: Arc<dyn BlobStore>) -> Result<Self> {
+        let server = match database {
+            Database::SqliteFile(path) => return Self::open_to_read(path, blobs).await,
+            Database::SqliteMemory => return Err(StoreError::fault("a database in memory ends with its process")),
+            Database::Postgres(server) => server,
+        };
+        let rows = PostgresBackend::open_to_read(server, connections).await?;
+        Ok(Self { rows: Arc::new(rows), blobs, wake: Wake::new(), is_shared: true })
     }
 
     /// Runs `body` in a transaction that may change rows: `store.transact("name", |tx| Box::pin(async move { … }))`.
@@ -213,7 +229,7 @@ impl Store {
                 let mut aside = Aside::default();
                 transaction::run(&*self.rows, name, Mode::Write, &mut aside, body).await;
                 if aside.is_uncertain {
-                    // Whoever fails tells nobody what it changed, and it may have changed it.
+                    // A failed commit may still have been applied; publish the wake-up anyway.
                     self.wake.publish(WakeEvent::Lost);
                 }
                 if aside.has_events {
@@ -229,7 +245,7 @@ impl Store {
         })
     }
 
-    /// Waits until nobody removes the blob any more, and returns whether it is stored all the same: then it may be named.
+    /// Waits for the end of the blob's removal, and returns whether it is stored again, so that it may be named.
     async fn is_stored_again(&self, blob: Digest) -> Result<bool> {
         let find = || self.read("removal", |tx| Box::pin(async move { tx.removal(blob).await }));
         let mut removal = find().await?;

@@ -42,7 +42,11 @@ macro_rules! migrations {
             22 "0022" "device_reason",
             23 "0023" "model_server",
             24 "0024" "sum_coordinator",
-            25 "0025" "lists")
+            25 "0025" "lists",
+            26 "0026" "drop_unopened",
+            27 "0027" "refusals",
+            28 "0028" "batches",
+            29 "0029" "model_upload")
     };
     ($database:literal: $($version:literal $digits:literal $name:literal),+) => {
         &[$(crate::schema::Migration {

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::driver::{Backend, Bind, Driver, Extent, FromRow, Mode, Query, Record, Take};
 use crate::error::{Result, StoreError};
 
-/// Asks for the time: see [`Query::sql`].
+/// Requests the time: see [`Query::sql`].
 pub(crate) const NOW: &str = "SELECT {now}";
 
 /// A transaction in progress, with the queries and changes of every [`entity`](crate::entity).
@@ -169,7 +169,7 @@ impl<'env> Transaction<'env> {
     }
 }
 
-/// What a caller learns of a transaction that failed, beside the error.
+/// Information about a failed transaction in addition to the error.
 #[derive(Debug, Default)]
 pub(crate) struct Aside {
     /// The blob because of which it failed: it is doomed.
@@ -226,7 +226,7 @@ where
     }
 }
 
-/// Runs `body` in a transaction, and commits if it returns `Ok`. If that fails, `aside` says more.
+/// Runs `body` in a transaction, and commits if it returns `Ok`. If that fails, `aside` has details.
 pub(crate) async fn run<'env>(
     backend: &dyn Backend,
     name: &'static str,
@@ -236,7 +236,7 @@ pub(crate) async fn run<'env>(
 ) {
     let (mut attempt, mut was_refused, mut lost_at) = (1, false, None);
     loop {
-        let turn = backend.turn(mode, was_refused).await;
+        let turn = backend.turn(name, mode, was_refused).await;
         let cause = match run_once(backend, name, mode, aside, body).await {
             Outcome::Done => return,
             Outcome::Failed(error) => return body.fail(error),

@@ -1,16 +1,12 @@
 //! PostgreSQL keeps every promise of the suite; and what only a server can be asked: whether it survives interference, the
 //! loss of connections, strangers in between, and processes that start at once.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
-
-mod postgres {
-    mod interference;
-    mod loss;
-    mod schema;
-    mod silence;
-    mod time;
-    mod tls;
-}
+mod interference;
+mod loss;
+mod schema;
+mod silence;
+mod time;
+mod tls;
 
 use std::sync::Arc;
 

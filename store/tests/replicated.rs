@@ -1,7 +1,5 @@
 //! Several copies of all blobs keep every promise of the suite, and no blob is lost that one of them has.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
-
 use std::collections::HashSet;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};

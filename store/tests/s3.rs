@@ -1,7 +1,5 @@
 //! Blobs in a real S3 server keep every promise of the suite, whatever happens to the server or to what it holds.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
-
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;

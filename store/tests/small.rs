@@ -1,7 +1,5 @@
 //! Small objects in a real S3 server: created once, replaced on condition, and destroyed for good, whatever becomes of requests.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
-
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

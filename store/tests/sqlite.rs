@@ -1,8 +1,6 @@
 //! SQLite, as a file beside blobs on disk and in memory, keeps every promise of the suite; and what only a file can be
 //! asked: whether it survives being closed, damaged, or written by a newer program.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
-
 use std::path::Path;
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! `[analytics]` of a task: statistics, clusters or trees instead of a trained model.
 //!
-//! `learning::AnalyticsSpec` parses and checks the analysis itself, and participants get it verbatim. This module only
-//! checks what it requires of the rest of the task.
+//! `learning::AnalyticsSpec` parses and checks the analysis itself, and participants get it verbatim. This module only checks its
+//! requirements on the rest of the task.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

@@ -1,5 +1,5 @@
-//! Distributions of a metric over participants, transmitted as means of indicator values: under secure aggregation
-//! nobody sees a single participant's value, and the sum does not reveal a participant's rank.
+//! Distributions of a metric over participants, transmitted as means of indicator values. Under secure aggregation single values stay
+//! hidden, and the sum does not reveal a participant's rank.
 
 use crate::{BELOW, PERSONAL_PREFIX, TaskSpec};
 
@@ -12,7 +12,7 @@ pub const STEP: u8 = 5;
 /// the personalized one.
 const ACCURACY: &str = "accuracy";
 
-/// The metric whose distribution `name` is, and the step in hundredths; `None` for any other name.
+/// The metric of a distribution, and the step in hundredths; `None` if `name` is not a distribution.
 pub(crate) fn distribution(name: &str) -> Option<(&str, Option<u8>)> {
     let (metric, step) = name.rsplit_once(QUANTILES)?;
     let step = match step {
@@ -23,8 +23,8 @@ pub(crate) fn distribution(name: &str) -> Option<(&str, Option<u8>)> {
 }
 
 impl TaskSpec {
-    /// Names of the means that participants report, in order: the task's metrics, with distributions replaced by their
-    /// points. With personalization, includes those of the accuracies.
+    /// Names of the reported means, in order: the task's metrics, with distributions replaced by their points. With personalization,
+    /// includes those of the accuracies.
     #[must_use]
     pub fn travelling_metrics(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();

@@ -1,4 +1,4 @@
-//! Limits that hold for every task.
+//! Limits for every task.
 
 /// Maximum cohort of a round.
 pub const MAX_COHORT: u32 = 65_536;
@@ -17,9 +17,11 @@ pub const MAX_METRICS: usize = 16;
 /// The metric used by strategies that follow the loss: the mean training loss of a participation.
 pub const TRAINING_LOSS: &str = "train_loss";
 
-/// Whether `text` is 1 to 64 letters, digits, `-`, `_` or `.`.
+/// Whether `text` is 1 to 64 letters, digits, `-`, `_` or `.`, and not of dots alone: names become folders, and `..` leads out of one.
 #[must_use]
 pub fn is_name(text: &str) -> bool {
+    let is_of_dots = text.bytes().all(|byte| byte == b'.');
     (1..=64).contains(&text.len())
+        && !is_of_dots
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
 }

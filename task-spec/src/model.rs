@@ -1,8 +1,8 @@
-//! `[model]` of a task: its tensors, and which of them stay local.
+//! `[model]` of a task: its tensors, and the subset that stays local.
 
 use serde::{Deserialize, Serialize};
 
-use crate::TableSpec;
+use crate::{InitialModel, TableSpec};
 
 /// The model: its tensors, and which of them stay local.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -14,6 +14,15 @@ pub struct ModelSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub architecture: Option<serde_json::Value>,
+    /// File of a graph that `tributary model import` wrote, relative to the task file. `tributary` reads the file and writes its
+    /// content and `loss` into `architecture`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(ignore))]
+    pub graph: Option<String>,
+    /// Loss of the graph in `graph`. Default: cross-entropy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(ignore))]
+    pub loss: Option<graph::Loss>,
     /// Which columns of their tables participants learn from, if their data are tables.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub table: Option<TableSpec>,
@@ -27,6 +36,11 @@ pub struct ModelSpec {
     /// Seed of the initial values.
     #[serde(default)]
     pub seed: u64,
+    /// The given model that the first version is a copy of. By default the initial values are drawn. Tensors that stay local
+    /// are drawn in any case.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<serde_json::Value>))]
+    pub initial: Option<InitialModel>,
 }
 
 /// One tensor and its initial values.
@@ -49,9 +63,20 @@ pub struct TensorDeclaration {
 pub enum Initial {
     #[default]
     Zeros,
+    Ones,
+    /// Every value is the same.
+    Constant {
+        /// Finite.
+        value: f32,
+    },
     /// Uniform in (-bound, bound).
     Uniform {
         /// Positive and finite.
         bound: f32,
+    },
+    /// Normal with mean 0.
+    Normal {
+        /// The standard deviation; positive and finite.
+        std: f32,
     },
 }

@@ -1,19 +1,19 @@
 //! Enums whose variants have stable names.
 
-/// A name that none of an enum's variants has.
+/// A name outside an enum's variants.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown {what} {got:?}")]
 pub struct UnknownName {
-    /// What was looked for.
+    /// The kind of name.
     pub what: &'static str,
-    /// What was given.
+    /// The given name.
     pub got: String,
 }
 
-/// Defines an enum whose variants have stable names, each written once: serde, `as_str` and `ALL` all take them from here.
-/// With what it is called (`: "round state"`), it is also displayed as its name and parsed from it.
+/// Defines an enum whose variants have stable names, each written once: serde, `as_str` and `ALL` all take them from here. With the name of
+/// its kind (`: "round state"`), the enum also implements `Display` and `FromStr`.
 ///
-/// A name is matched as `tt`: a `literal` reaches the derive of `ToSchema` in a group, in which it does not find the name.
+/// A name is matched as `tt`: a `literal` reaches the derive of `ToSchema` in a group, and the derive does not find the name there.
 #[macro_export]
 macro_rules! named_enum {
     (

@@ -1,4 +1,4 @@
-//! Problems of a task specification: all of them at once, each with what would be right.
+//! Problems of a task specification: all of them at once, each with a valid alternative.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -20,11 +20,11 @@ pub struct Deployment {
 pub struct SpecError {
     /// Dotted path in the task file.
     pub field: String,
-    /// What is wrong and what would be right.
+    /// The problem, with a valid alternative.
     pub problem: String,
 }
 
-/// What is said of a value that cannot be read, with kinds of numbers as operators call them instead of as the code does.
+/// Translates an error about an unreadable value into the operators' terms for kinds of numbers.
 #[must_use]
 pub fn in_words(error: &str) -> String {
     let whole = ["u8", "u16", "u32", "u64", "usize"].map(|code| (code, "a whole number, 0 or more"));
@@ -38,7 +38,13 @@ pub fn in_words(error: &str) -> String {
         ("string or map", "a word, or a table of keys"),
     ];
     let kinds = whole.into_iter().chain(signed).chain(other);
-    kinds.fold(error.to_owned(), |told, (code, words)| {
+    let variant = "expected struct variant ";
+    let error = match error.split_once(variant) {
+        // The name of the code's type follows.
+        Some((before, after)) if !after.contains('\n') => format!("{before}expected a table of keys"),
+        Some(_) | None => error.to_owned(),
+    };
+    kinds.fold(error, |told, (code, words)| {
         let (expected, told_as) = (format!("expected {code}"), format!("expected {words}"));
         told.lines()
             .map(|line| match line.strip_suffix(&expected) {
@@ -50,9 +56,9 @@ pub fn in_words(error: &str) -> String {
     })
 }
 
-/// The dotted path of the value that an error of serde is about, of which it tells this `path`. Where a word tells what a table holds
-/// (`name`, `kind`, `codec`, `method`), serde reads the table as a whole and forgets which of its keys a value came from: it is the only one with
-/// the value that the error quotes, if there is just one.
+/// The dotted path of the value that a serde error is about, given its `path`. For a table whose contents depend on a word in it (`name`,
+/// `kind`, `codec`, `method`), serde reads the table as a whole and forgets the key of a value. The key is then the only one whose value
+/// the error quotes, if it is unique.
 #[must_use]
 pub fn wrong_key(task: &Value, path: &str, error: &str) -> String {
     let quoted = error.split_once(": ").and_then(|(_, told)| told.rsplit_once(", expected ")).map(|(value, _)| value);
@@ -114,7 +120,7 @@ impl Checks {
         self.require_with(holds, field, || format!("must be between {least} and {most}"));
     }
 
-    /// The same of a number that may be left out.
+    /// The same for an optional number.
     pub(crate) fn within_or_none<T: PartialOrd + Display>(
         &mut self,
         value: Option<T>,
@@ -188,7 +194,7 @@ mod tests {
         checks.within_or_none(Some(0.5), 1.0..=1e6, "e");
         checks.positive(f64::INFINITY, "f");
         checks.positive(0.0, "g");
-        // Both ends are in it, and what is not given is never wrong.
+        // The range includes both ends, and an absent value is valid.
         checks.within(1_u32, 1..=10, "-");
         checks.within(0.5, 0.0..=0.5, "-");
         checks.within(None, 1_u32..=10, "-");

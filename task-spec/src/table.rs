@@ -1,10 +1,10 @@
-//! `[model.table]` of a task: which columns of a table a device learns from.
+//! `[model.table]` of a task: the columns of a table that a device learns from.
 //!
 //! Participants receive it with the model, and those of a secure round agree on it, byte for byte.
 
 use serde::{Deserialize, Serialize};
 
-/// Most columns of a table that a task names.
+/// Maximum number of columns in a task.
 pub const MAX_TABLE_COLUMNS: usize = 4096;
 /// Most words of one column.
 pub const MAX_TABLE_WORDS: usize = 1024;
@@ -46,7 +46,7 @@ impl TableSpec {
         self.features.iter().map(TableColumn::width).sum()
     }
 
-    /// Number of classes; `None` if there is no label, or a number.
+    /// Number of classes; `None` without a label, or for a numeric label.
     #[must_use]
     pub fn classes(&self) -> Option<usize> {
         let label = self.label.as_ref()?;
@@ -55,13 +55,13 @@ impl TableSpec {
 }
 
 impl TableColumn {
-    /// Number of inputs that the column becomes.
+    /// Number of inputs encoding the column.
     #[must_use]
     pub fn width(&self) -> usize {
         self.one_of.len().max(1)
     }
 
-    /// The least and greatest number, if the column says both.
+    /// The least and greatest number, if both are given.
     #[must_use]
     pub fn range(&self) -> Option<(f64, f64)> {
         Some((self.low?, self.high?))

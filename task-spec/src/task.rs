@@ -1,10 +1,10 @@
-//! A task specification, and everything that follows from it alone.
+//! A task specification, and its derived values.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::selection::round_up;
+use crate::server::selection::round_up;
 use crate::{
     AggregationSpec, Ahead, Analytics, Cohort, Compression, MAX_COHORT, MAX_SECURE_COHORT, MIN_SECURE_COHORT, Mode,
     ModelSpec, NoisedBy, Personalization, PrivacyMechanism, PrivacySpec, Retain, RoundsSpec, ScheduleSpec,
@@ -100,8 +100,9 @@ impl TaskSpec {
         let target = self.selection.cohort.target(eligible).min(self.rounds.select_max);
         let wanted = round_up(f64::from(target) * (1.0 + self.selection.over_selection));
         let cohort = wanted.max(target).min(self.rounds.select_max).min(eligible);
-        // A whole number of groups.
-        let cohort = self.group_size().map_or(cohort, |size| cohort - cohort % size);
+        // A whole number of groups, or of batches.
+        let unit = self.group_size().or(self.batch_size());
+        let cohort = unit.map_or(cohort, |size| cohort - cohort % size);
         Draw { cohort, collect_max: self.rounds.collect_max.unwrap_or(target) }
     }
 
@@ -112,17 +113,25 @@ impl TaskSpec {
         size.filter(|size| self.secure_aggregation.enabled && *size > 0)
     }
 
+    /// T: fewest members of the fixed batch that each participant must belong to, if the task has batches.
+    #[must_use]
+    pub fn batch_size(&self) -> Option<u32> {
+        let secure = &self.secure_aggregation;
+        secure.batch_size.filter(|size| secure.enabled && *size > 0)
+    }
+
     /// Fewest participants with which a secure aggregation session starts: `secure_aggregation.min_cohort`. The default
-    /// is [`USUAL_SECURE_COHORT`] if every cohort has at least that many, and 3 otherwise; a member that fails to
-    /// advertise may then be missing from the roster.
+    /// is [`USUAL_SECURE_COHORT`] if every cohort has at least that many, and 3 otherwise, or 4 if one of three may drop
+    /// out; a member that fails to advertise may then be missing from the roster.
     #[must_use]
     pub fn session_min(&self) -> u32 {
         if let Some(least) = self.group_size().or(self.secure_aggregation.min_cohort) {
             return least;
         }
         // The size of a sample depends on chance.
-        let is_usual = self.privacy.sampling.is_none() && self.draw(self.select_min()).cohort >= USUAL_SECURE_COHORT;
-        if is_usual { USUAL_SECURE_COHORT } else { MIN_SECURE_COHORT }
+        let drawn = self.draw(self.select_min()).cohort;
+        let is_usual = self.privacy.sampling.is_none() && drawn >= USUAL_SECURE_COHORT;
+        if is_usual { USUAL_SECURE_COHORT } else { self.smallest_cohort().min(drawn.max(MIN_SECURE_COHORT)) }
     }
 
     /// Eligible participants required before a cohort is drawn.
@@ -147,9 +156,15 @@ impl TaskSpec {
         self.rounds.collect_max.unwrap_or(self.rounds.select_max)
     }
 
+    /// Smallest cohort that keeps three updates for its sum when as many members drop out as the task allows.
+    fn smallest_cohort(&self) -> u32 {
+        let one_of_three = self.secure_aggregation.max_dropout_millionths() > 333_333;
+        if one_of_three { MIN_SECURE_COHORT + 1 } else { MIN_SECURE_COHORT }
+    }
+
     /// Number of eligible participants of which a fraction makes a cohort of secure aggregation.
     fn smallest_drawing(&self) -> u32 {
-        let wanted = self.secure_aggregation.min_cohort.unwrap_or(MIN_SECURE_COHORT).min(MAX_SECURE_COHORT);
+        let wanted = self.secure_aggregation.min_cohort.unwrap_or(self.smallest_cohort()).min(MAX_SECURE_COHORT);
         (wanted..=self.rounds.select_max.max(wanted))
             .find(|&eligible| self.draw(eligible).cohort >= wanted)
             .unwrap_or(wanted)
@@ -179,17 +194,17 @@ impl TaskSpec {
         Some(Ahead { period, concurrency, staleness, training_deadline })
     }
 
-    /// Whether the published figure may use amplification by sampling: only if the draw cannot prevent a release, and
-    /// being drawn shows in nothing but the update. A secure aggregation session needs a minimum number of
-    /// participants, and noise added by participants reveals how many there were.
+    /// Whether the published figure may use amplification by sampling: only if the draw cannot prevent a release, and being drawn is
+    /// visible only in the update. A secure aggregation session needs a minimum number of participants, and noise added by participants
+    /// reveals how many there were.
     #[must_use]
     pub fn sampling_amplifies(&self) -> bool {
         let by_coordinator = self.privacy.mechanism.noised_by() == NoisedBy::Coordinator;
         by_coordinator && self.privacy.sampling.is_some() && !self.secure_aggregation.enabled
     }
 
-    /// Whether participations must be so far apart that two attempts at the same round number would be too close; a
-    /// number for which an update may have been sent is then not retried.
+    /// Whether the minimum distance of participations excludes two attempts at the same round number. A number for which an update may have
+    /// been sent is then not retried.
     #[must_use]
     pub fn keeps_updates_apart(&self) -> bool {
         let privacy = &self.privacy;

@@ -1,4 +1,4 @@
-//! `[schedule]`: when rounds open, what an old update counts for, and what is refused with the reason.
+//! `[schedule]`: opening times of rounds, weights of old updates, and rejections with their reasons.
 
 use std::time::Duration;
 

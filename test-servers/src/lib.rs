@@ -1,4 +1,4 @@
-//! Throw-away servers for tests: started from what the machine has, removed with the test process. A dev-dependency only.
+//! Temporary servers for tests: started from installed programs, removed with the test process. A dev-dependency only.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
@@ -8,10 +8,10 @@ pub mod line;
 pub mod postgres;
 pub mod s3;
 
-/// Set to `1` where every server can be had: then a test that would skip itself fails.
+/// Set to `1` if all servers are available: tests then fail instead of being skipped.
 pub const REQUIRE: &str = "TRIBUTARY_REQUIRE_SERVERS";
 
-/// Says that a server is absent, and that the test is skipped for it.
+/// Reports a missing server and the skipped test.
 ///
 /// # Panics
 /// If [`REQUIRE`] is `1`.
@@ -21,7 +21,7 @@ pub fn skip(missing: &str) {
     skipped(missing);
 }
 
-/// Says that a test is skipped, and why. `cargo test` keeps back what a test that passes prints by `eprintln!`, and not this.
+/// Reports a skipped test with its reason. Unlike `eprintln!`, this is not captured by `cargo test`.
 pub fn skipped(why: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
 }

@@ -1,12 +1,12 @@
-//! Lines over TCP: one that is cut after so many bytes, and leads to several servers; one that falls silent.
+//! TCP proxies: one cuts connections after a number of bytes, with several servers; one falls silent.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-/// Passes connections on to the first of its servers that answers, beginning with another each time. Where a cut is due, the
-/// connection is cut whose bytes reach it, and does not pass them on.
+/// A proxy to the first responsive one of its servers, starting with another each time. It cuts the connection whose bytes reach a due cut,
+/// and drops these bytes.
 pub struct CutLine {
     port: u16,
     ways: Arc<Ways>,
@@ -17,20 +17,20 @@ struct Ways {
     down: Way,
 }
 
-/// What passed in one direction.
+/// The traffic in one direction.
 struct Way {
     carried: AtomicU64,
-    /// After how many bytes, all connections together, each cut is due.
+    /// Total numbers of bytes, over all connections, at which a cut is due.
     cuts: Vec<u64>,
     made: AtomicUsize,
 }
 
 impl CutLine {
-    /// In front of the servers at these addresses, which may come and go. One connection is cut after each of these numbers of bytes
-    /// that went `up` to them, and after each that came `down`, from all connections together.
+    /// Creates a proxy for these server addresses, which may come and go. Cuts one connection at each of these totals of bytes sent `up` to
+    /// the servers and received `down` from them.
     ///
     /// # Panics
-    /// If it cannot listen.
+    /// The proxy cannot listen.
     #[must_use]
     pub fn before(servers: Vec<String>, up: Vec<u64>, down: Vec<u64>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -50,31 +50,31 @@ impl CutLine {
         Self { port, ways }
     }
 
-    /// Where it listens, at `localhost`.
+    /// The port at `localhost`.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Bytes that left for a server, those at which it was cut included.
+    /// Bytes sent to servers, including those dropped by cuts.
     #[must_use]
     pub fn up(&self) -> u64 {
         self.ways.up.carried.load(Ordering::SeqCst)
     }
 
-    /// Bytes that came of a server, those at which it was cut included.
+    /// Bytes received from servers, including those dropped by cuts.
     #[must_use]
     pub fn down(&self) -> u64 {
         self.ways.down.carried.load(Ordering::SeqCst)
     }
 
-    /// Cuts of the way to the servers that are still due.
+    /// Remaining cuts towards the servers.
     #[must_use]
     pub fn cuts_left_up(&self) -> usize {
         self.ways.up.cuts_left()
     }
 
-    /// Cuts of the way from the servers that are still due.
+    /// Remaining cuts from the servers.
     #[must_use]
     pub fn cuts_left_down(&self) -> usize {
         self.ways.down.cuts_left()
@@ -82,7 +82,7 @@ impl CutLine {
 }
 
 impl Way {
-    /// Counts bytes that are about to pass; false if the line is cut at them.
+    /// Counts bytes in transit; false if the connection is cut at them.
     fn pass(&self, bytes: usize) -> bool {
         let before = self.carried.fetch_add(bytes as u64, Ordering::SeqCst);
         let due = self.cuts.iter().filter(|at| (before..before + bytes as u64).contains(*at)).count();
@@ -95,7 +95,7 @@ impl Way {
     }
 }
 
-/// Copies both ways until one side ends, or until it is cut.
+/// Copies in both directions until one side ends or a cut.
 fn carry(ways: &Arc<Ways>, client: TcpStream, server: TcpStream) {
     let (Ok(from_client), Ok(to_server)) = (client.try_clone(), server.try_clone()) else { return };
     for (mut from, mut to, is_up) in [(from_client, to_server, true), (server, client, false)] {
@@ -113,18 +113,18 @@ fn carry(ways: &Arc<Ways>, client: TcpStream, server: TcpStream) {
     }
 }
 
-/// A line over TCP that can fall silent: nothing passes any more, and nobody is told, as where a machine loses its power or something in
-/// between forgets a connection.
+/// A TCP proxy able to fall silent: it stops forwarding but keeps connections open, like a machine without power or a middlebox that forgot
+/// a connection.
 pub struct SilentLine {
     port: u16,
     is_silent: Arc<AtomicBool>,
 }
 
 impl SilentLine {
-    /// In front of the server at this address.
+    /// Creates a proxy for the server at this address.
     ///
     /// # Panics
-    /// If it cannot listen.
+    /// The proxy cannot listen.
     #[must_use]
     pub fn before(server: String) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -141,24 +141,24 @@ impl SilentLine {
         Self { port, is_silent }
     }
 
-    /// Where it listens, at 127.0.0.1.
+    /// The port at 127.0.0.1.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// From now on nothing passes; a connection that had anything to carry never does again.
+    /// Stops forwarding; a connection with traffic in this state stays dead.
     pub fn fall_silent(&self) {
         self.is_silent.store(true, Ordering::SeqCst);
     }
 
-    /// From now on new connections carry.
+    /// Forwards new connections again.
     pub fn carry_again(&self) {
         self.is_silent.store(false, Ordering::SeqCst);
     }
 }
 
-/// Copies both ways until one side ends. Once something came while the line was silent, both sides stay open and hear nothing.
+/// Copies in both directions until one side ends. After traffic during a silence, both sides stay open without data.
 fn carry_until_silent(is_silent: &Arc<AtomicBool>, client: &TcpStream, server: &TcpStream) {
     let is_dead = Arc::<AtomicBool>::default();
     for (from, to) in [(client, server), (server, client)] {

@@ -1,8 +1,8 @@
-//! PostgreSQL clusters from installed binaries, each with a socket, and a port of 127.0.0.1 if asked for.
+//! PostgreSQL clusters from installed binaries, each with a socket and optionally a port of 127.0.0.1.
 //!
-//! `initdb` runs once on a machine, under a lock, and clusters are copies of what it made. Where the tests run as root,
-//! which PostgreSQL refuses, the server runs as `postgres` or `nobody`. A watchdog process stops the server and removes
-//! its folder as soon as the test process is gone, however that ended.
+//! `initdb` runs once per machine, under a lock, and clusters are copies of its result. PostgreSQL refuses to run as root, so root tests
+//! run the server as `postgres` or `nobody`. A watchdog process stops the server and removes its folder when the test process ends, even by
+//! a crash.
 
 use std::fs::{self, File, Permissions};
 use std::net::TcpListener;
@@ -17,27 +17,27 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 
-/// The superuser of every cluster. The socket asks for no password.
+/// The superuser of every cluster. The socket requires no password.
 pub const USER: &str = "tributary";
 
 const STEP: Duration = Duration::from_millis(20);
-/// More than a server ever takes to start or to stop.
+/// More steps than a server ever takes to start or stop.
 const STEPS: u32 = 3_000;
 
-/// What differs between clusters.
+/// Options of a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Whether commits reach the disk: `true` for tests of crashes.
+    /// Whether commits are flushed to disk: `true` for crash tests.
     pub fsync: bool,
-    /// Whether 127.0.0.1 is listened on, too.
+    /// Whether the server also listens on 127.0.0.1.
     pub tcp: bool,
     /// Further settings, as in `postgresql.conf`.
     pub settings: Vec<(String, String)>,
-    /// Files to put into the data folder, which only the server's user can read, such as `server.key` or `pg_hba.conf`.
+    /// Files for the data folder, readable only by the server's user, such as `server.key` or `pg_hba.conf`.
     pub files: Vec<(String, String)>,
 }
 
-/// A running server; its folder goes with it.
+/// A running server; its folder is removed with it.
 #[derive(Debug)]
 pub struct Cluster {
     binaries: PathBuf,
@@ -45,24 +45,24 @@ pub struct Cluster {
     port: u16,
     options: Options,
     databases: AtomicU32,
-    /// Ends everything as soon as its standard input is closed.
+    /// Stops everything when its standard input is closed.
     watchdog: Child,
 }
 
 impl Cluster {
-    /// A cluster that all tests of a process share. `None` where there is no PostgreSQL, which has been said then.
+    /// A cluster shared by all tests of a process. Without PostgreSQL, reports it and returns `None`.
     ///
     /// # Panics
-    /// If it cannot be started, or is absent and [`REQUIRE`](crate::REQUIRE) is set.
+    /// It cannot be started, or is missing and [`REQUIRE`](crate::REQUIRE) is set.
     pub fn shared() -> Option<&'static Self> {
         static SHARED: OnceLock<Option<Cluster>> = OnceLock::new();
         SHARED.get_or_init(|| Self::start(Options::default())).as_ref()
     }
 
-    /// A cluster of one's own. `None` where there is no PostgreSQL, which has been said then.
+    /// A cluster for one test. Without PostgreSQL, reports it and returns `None`.
     ///
     /// # Panics
-    /// A cluster for one test; `None`, and the test is skipped, where PostgreSQL is not installed.
+    /// It cannot be started, or is missing and [`REQUIRE`](crate::REQUIRE) is set.
     pub fn start(options: Options) -> Option<Self> {
         let Some(binaries) = binaries() else {
             crate::skip("PostgreSQL's initdb and postgres are not installed (apt-get install postgresql-15)");
@@ -91,41 +91,41 @@ impl Cluster {
         &self.folder
     }
 
-    /// The port of 127.0.0.1, and of the socket's name.
+    /// The port of 127.0.0.1, also in the socket's name.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// A new empty database; its name.
+    /// Creates an empty database, and returns its name.
     ///
     /// # Panics
-    /// If the server does not make it.
+    /// The server fails.
     pub fn create_database(&self) -> String {
         let name = format!("t{}", self.databases.fetch_add(1, Ordering::Relaxed));
         self.sql("postgres", &format!("CREATE DATABASE {name} TEMPLATE template0 STRATEGY file_copy"));
         name
     }
 
-    /// Removes a database, whoever is connected to it: each takes 8 MB.
+    /// Removes a database, even with open connections: each database takes 8 MB.
     ///
     /// # Panics
-    /// If the server does not.
+    /// The server fails.
     pub fn drop_database(&self, name: &str) {
         self.sql("postgres", &format!("DROP DATABASE {name} WITH (FORCE)"));
     }
 
-    /// Where a database is, through the socket.
+    /// The URL of a database through the socket.
     #[must_use]
     pub fn url(&self, database: &str) -> String {
         let folder = self.folder.to_str().unwrap().replace('/', "%2F");
         format!("postgres://{USER}@{folder}:{}/{database}", self.port)
     }
 
-    /// Runs statements as the superuser; what they print, without headers.
+    /// Runs statements as the superuser; returns their output without headers.
     ///
     /// # Panics
-    /// If one fails.
+    /// A statement fails.
     pub fn sql(&self, database: &str, statements: &str) -> String {
         let output = self
             .client("psql")
@@ -137,16 +137,16 @@ impl Cluster {
         String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
     }
 
-    /// Kills the server as a crash does: nothing is flushed that was not.
+    /// Kills the server like a crash, without flushing.
     pub fn crash(&self) {
-        // The server's processes notice that their parent is gone; the next start waits for them.
+        // The server's processes notice the death of their parent; the next start waits for them.
         signal(&self.folder, Signal::KILL);
     }
 
-    /// Starts it again after [`Cluster::crash`]; returns when it answers.
+    /// Restarts the server after [`Cluster::crash`]; returns when it responds.
     ///
     /// # Panics
-    /// If it does not start.
+    /// The server does not start.
     pub fn restart(&self) {
         self.run_server();
     }
@@ -175,11 +175,11 @@ impl Cluster {
                 server.stdout(Stdio::null()).stderr(log).stdin(Stdio::null()).process_group(0).spawn().unwrap();
             for _ in 0..STEPS {
                 if self.client("pg_isready").arg("-q").status().unwrap().success() {
-                    // Whoever waits for its end would see a process that has ended but was not asked how.
+                    // Reaps the server, to leave no zombie for processes waiting for its end.
                     std::thread::spawn(move || server.wait());
                     return;
                 }
-                // After a crash it refuses to start while the processes of the one before are still ending.
+                // After a crash the server refuses to start until the earlier processes have ended.
                 if server.try_wait().unwrap().is_some() {
                     break;
                 }
@@ -207,7 +207,7 @@ impl Drop for Cluster {
     }
 }
 
-/// The newest version's folder of programs.
+/// The program folder of the newest version.
 #[expect(clippy::disallowed_methods, reason = "tests have no configuration but this")]
 fn binaries() -> Option<PathBuf> {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
@@ -218,7 +218,7 @@ fn binaries() -> Option<PathBuf> {
     folders.into_iter().find(|folder| ["initdb", "postgres", "psql"].iter().all(|name| folder.join(name).exists()))
 }
 
-/// What `initdb` makes, once on a machine for each version and user.
+/// The result of `initdb`, created once per machine, version and user.
 fn template(binaries: &Path) -> PathBuf {
     let version = output(Command::new(binaries.join("postgres")).arg("--version"));
     let version = version.split_whitespace().nth(2).unwrap_or("unknown").replace('/', "");
@@ -247,7 +247,7 @@ fn template(binaries: &Path) -> PathBuf {
     data
 }
 
-/// A process that waits until nobody holds its standard input, then stops the server and removes the folder.
+/// Starts a process that waits for the end of its standard input, then stops the server and removes the folder.
 fn watchdog(folder: &Path) -> Child {
     let script = "cd /; cat >/dev/null; pid=$(head -n 1 \"$0/data/postmaster.pid\" 2>/dev/null)
         [ -z \"$pid\" ] || kill -QUIT \"$pid\" 2>/dev/null
@@ -264,7 +264,7 @@ fn signal(folder: &Path, signal: Signal) {
     kill_process(pid.unwrap(), signal).unwrap();
 }
 
-/// A command as a user that PostgreSQL accepts.
+/// A command run as a user accepted by PostgreSQL.
 fn unprivileged(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(program);
     command.current_dir("/").env("LC_ALL", "C");
@@ -275,7 +275,7 @@ fn unprivileged(program: impl AsRef<std::ffi::OsStr>) -> Command {
     command
 }
 
-/// User and group that servers run as.
+/// User and group of the servers.
 fn user() -> (u32, u32) {
     if !geteuid().is_root() {
         return (geteuid().as_raw(), rustix::process::getegid().as_raw());
@@ -288,13 +288,13 @@ fn user() -> (u32, u32) {
     id("postgres").or_else(|| id("nobody")).unwrap()
 }
 
-/// Makes a path the server's.
+/// Changes the owner of a path to the server's user.
 fn give(path: &Path) {
     let (user, group) = user();
     chown(path, Some(user), Some(group)).unwrap();
 }
 
-/// A port that was free a moment ago.
+/// A recently free port.
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

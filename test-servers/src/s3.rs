@@ -1,4 +1,4 @@
-//! An S3 server on a folder (`s3s-fs`), which checks signatures and can be killed, started again, slow and broken.
+//! An S3 server on a folder (`s3s-fs`) with signature checks. Tests can kill, restart, slow down and break it.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -23,7 +23,7 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 
 pub const BUCKET: &str = "blobs";
-/// The only access key that is accepted, and its secret.
+/// The only valid access key, and its secret.
 pub const ACCESS_KEY: &str = "tributary-test";
 pub const SECRET_KEY: &str = "tributary-test-secret";
 
@@ -31,27 +31,27 @@ type Broken = Box<dyn std::error::Error + Send + Sync>;
 type Reply = Response<UnsyncBoxBody<Bytes, Broken>>;
 type Judge = dyn FnMut(&Method, &Uri) -> Treatment + Send;
 
-/// What happens to a request.
+/// Treatment of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Treatment {
     Serve,
-    /// It is not looked at: this status is the answer.
+    /// Responds with this status, without processing.
     Refuse(StatusCode),
-    /// It is served so much later.
+    /// Processes the request after a delay.
     Delay(Duration),
-    /// It is not looked at: this is the answer.
+    /// Responds with this body, without processing.
     Answer(&'static str),
-    /// Its connection is closed, unanswered.
+    /// Closes the connection without processing.
     Drop,
-    /// It is served, and its connection is closed without the answer.
+    /// Processes the request, and closes the connection without a response.
     Unanswered,
-    /// Its connection is closed after so many bytes of the answer's body.
+    /// Closes the connection after this many bytes of the response body.
     Cut(u64),
-    /// It is served, and the answer names a version, as that of a bucket which keeps versions does.
+    /// Processes the request, and responds with a version id like a versioned bucket.
     Versioned,
 }
 
-/// A server in a thread of its own; stopped when dropped. Its objects stay in its folder while it is stopped.
+/// A server in its own thread; stopped when dropped. Its objects stay in its folder while it is stopped.
 pub struct S3Server {
     folder: TempDir,
     address: SocketAddr,
@@ -59,22 +59,21 @@ pub struct S3Server {
     shared: Arc<Shared>,
 }
 
-/// A server between its start and its end.
+/// A running server.
 struct Running {
     threads: tokio::runtime::Runtime,
-    /// From then on it answers nobody: files that a thread was about to open are not there, it would say.
+    /// Set at a kill to suppress responses: pending file operations would report missing files.
     is_killed: Arc<AtomicBool>,
 }
 
 struct Shared {
     judge: Mutex<Box<Judge>>,
     requests: Mutex<BTreeMap<String, u64>>,
-    /// `s3s-fs` looks at the present object and then replaces it: requests on a condition take turns, as a server has it.
+    /// `s3s-fs` reads the present object and then replaces it. Serializing conditional requests makes them atomic, as on a real server.
     conditions: tokio::sync::Mutex<()>,
 }
 
-/// An address of this machine that no other process takes: while the server is stopped, nobody gets its port. Linux alone
-/// has more than one.
+/// An address unused by other processes: the port stays free while the server is stopped. Linux alone has several.
 fn own_address() -> Ipv4Addr {
     if !cfg!(target_os = "linux") {
         return Ipv4Addr::LOCALHOST;
@@ -84,7 +83,7 @@ fn own_address() -> Ipv4Addr {
 }
 
 impl S3Server {
-    /// A running server with an empty bucket, on a free port.
+    /// Starts a server with an empty bucket, on a free port.
     #[must_use]
     pub fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -100,7 +99,7 @@ impl S3Server {
         server
     }
 
-    /// Breaks all connections and stops listening, in the middle of whatever it does.
+    /// Breaks all connections and stops listening, even during requests.
     pub fn kill(&mut self) {
         if let Some(Running { threads, is_killed }) = self.running.take() {
             is_killed.store(true, Ordering::SeqCst);
@@ -108,7 +107,7 @@ impl S3Server {
         }
     }
 
-    /// Starts it again at the same address, on the same objects.
+    /// Restarts the server at the same address, with the same objects.
     pub fn restart(&mut self) {
         self.kill();
         let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -133,7 +132,7 @@ impl S3Server {
         format!("http://{}", self.address)
     }
 
-    /// Where the object of a key is: to damage, to age or to lose it.
+    /// The path of an object: to damage, age or delete it.
     #[must_use]
     pub fn object(&self, key: &str) -> PathBuf {
         self.folder.path().join(BUCKET).join(key)
@@ -149,19 +148,19 @@ impl S3Server {
         keys
     }
 
-    /// Parts of uploads that are neither completed nor aborted.
+    /// Parts of unfinished uploads.
     #[must_use]
     pub fn unfinished_parts(&self) -> usize {
         let entries = std::fs::read_dir(self.folder.path()).unwrap();
         entries.filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with(".upload_id-")).count()
     }
 
-    /// From now on each request is treated as `judge` says.
+    /// Sets the treatment of requests.
     pub fn treat(&self, judge: impl FnMut(&Method, &Uri) -> Treatment + Send + 'static) {
         *lock(&self.shared.judge) = Box::new(judge);
     }
 
-    /// Requests that arrived so far, by method.
+    /// Requests received so far, by method.
     #[must_use]
     pub fn requests(&self) -> BTreeMap<String, u64> {
         lock(&self.shared.requests).clone()
@@ -185,7 +184,7 @@ fn walk(folder: &Path, found: &mut dyn FnMut(&Path)) {
     }
 }
 
-/// A server that was killed may listen for a moment longer.
+/// Waits for the address: a killed server may listen for a moment longer.
 async fn listen(address: SocketAddr) -> TcpListener {
     for _ in 0..200 {
         if let Ok(listener) = TcpListener::bind(address).await {
@@ -203,7 +202,7 @@ async fn serve(listener: TcpListener, service: S3Service, shared: Arc<Shared>, i
         tokio::spawn(async move {
             let run = (service, shared, is_killed);
             let answer = service_fn(move |request| treated(run.clone(), request));
-            // The peer, or a treatment, ends a connection whenever it likes.
+            // The peer or a treatment may end the connection at any time.
             let _ = Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), answer).await;
         });
     }

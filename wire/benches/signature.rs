@@ -1,4 +1,4 @@
-//! What a signed request costs either side, beside the request itself.
+//! Cost of a signed request for each side, in addition to the request itself.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on has failed")]
 #![expect(clippy::print_stdout, reason = "the figures are the result")]

@@ -78,7 +78,7 @@ impl Holder {
     }
 }
 
-/// Reads a certificate without verifying it; `None` if it is not a participant's.
+/// Reads a certificate without verifying it; `None` for any other certificate.
 #[must_use]
 pub fn holder(certificate: &[u8]) -> Option<Holder> {
     read(&parse(certificate).ok()?).ok()
@@ -219,17 +219,6 @@ impl Authority {
 
     fn holder(&self, certificate: &[u8]) -> Option<Holder> {
         self.issuers.holder(certificate).filter(|holder| holder.holds_at(self.now))
-    }
-}
-
-/// Reads the key that a certificate binds, without verification: for rosters that were accepted while their
-/// certificates were valid.
-pub struct Recorded;
-
-impl IdentityVerifier for Recorded {
-    fn verify(&self, client_id: &[u8], certificate: &[u8]) -> Result<IdentityKey, IdentityRefused> {
-        let holder = holder(certificate).ok_or(IdentityRefused)?;
-        if holder.participant.0.as_bytes() == client_id { Ok(holder.key) } else { Err(IdentityRefused) }
     }
 }
 

@@ -1,8 +1,8 @@
 //! The HTTP contract: routes, bodies, media types, headers and problem types.
 //!
-//! Coordinator and SDK are released separately; this crate is all they share. It contains types but no rules, and
-//! neither serves nor sends requests. Fields may be added to bodies, but never renamed or removed: `tests/compat.rs`
-//! reads a sample of every body ever shipped.
+//! Coordinator and SDK are released separately; they share only this crate. It contains types only: rules, servers and clients are
+//! elsewhere. Fields may be added to bodies; renaming or removing a field is a breaking change: `tests/compat.rs` reads a sample of every
+//! body ever shipped.
 
 pub mod admin;
 pub mod audit;

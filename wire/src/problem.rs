@@ -1,7 +1,7 @@
 //! Problem details (RFC 9457): the error types that peers receive, as stable URIs.
 //!
-//! `title` and `status` belong to the type; `detail` says what was wrong in this case and what would be right. A
-//! [`ProblemType::Internal`] never carries a detail: the cause is in the coordinator's log, under `instance`.
+//! `title` and `status` belong to the type; `detail` describes the error in this case and the valid input. A [`ProblemType::Internal`]
+//! omits the detail: the cause is in the coordinator's log, under `instance`.
 
 use std::fmt;
 
@@ -53,9 +53,9 @@ problem_types! {
     Unauthenticated => "unauthenticated", 401, "Who you are could not be established";
     /// The request's signature is missing a part, covers too little, or does not hold.
     SignatureInvalid => "signature-invalid", 401, "The request's signature does not hold";
-    /// The request was signed too long ago, or in the future; `tributary-time` says what time it is here.
+    /// The request was signed too long ago, or in the future; the reply carries the coordinator's time in `tributary-time`.
     SignatureTime => "signature-time", 401, "The request's signature is of another time";
-    /// A request with this signature came before; sign it anew.
+    /// The coordinator has already received a request with this signature; sign it again.
     SignatureReplayed => "signature-replayed", 401, "The request's signature was used before";
     /// The token's role is insufficient, or the resource belongs to another participant.
     Forbidden => "forbidden", 403, "This is not yours to do";
@@ -65,19 +65,19 @@ problem_types! {
     CertificateExpired => "certificate-expired", 403, "The participant's certificate has expired";
     /// The enrolment token is unknown, used or expired.
     EnrollmentRefused => "enrollment-refused", 403, "The enrolment token cannot be used";
-    /// A signing request, but an external authority certifies participants and this coordinator signs none.
+    /// A signing request was sent to a coordinator whose participants' certificates come from an external authority.
     CertifiedElsewhere => "certified-elsewhere", 403, "Participants' certificates are issued elsewhere";
-    /// There is no such task, round, model, participant or path.
+    /// The task, round, model, participant or path does not exist.
     NotFound => "not-found", 404, "There is no such thing here";
-    /// The task keeps this model version no more; its number, digest and size are still known.
+    /// The task has removed this model version; its number, digest and size are still known.
     VersionRemoved => "version-removed", 410, "The model version is kept no more";
-    /// What a view shows is not what `If-Match` names; nothing was done.
+    /// The resource has changed since the version in `If-Match`; the request had no effect.
     PreconditionFailed => "precondition-failed", 412, "It has changed since it was read";
     /// The path does not support the method.
     MethodNotAllowed => "method-not-allowed", 405, "The path does not take this method";
     /// A name is taken, or an idempotency key was used with another body.
     Conflict => "conflict", 409, "It contradicts what is stored";
-    /// The round is not in the phase that accepts this, or no longer.
+    /// The round is not in the phase for this message.
     PhaseClosed => "phase-closed", 409, "The round is in another phase";
     /// The participant is not in this round's or attempt's cohort, or has given up its place.
     NotAssigned => "not-assigned", 403, "The participant has no place in this round";
@@ -93,13 +93,13 @@ problem_types! {
     WrongLength => "wrong-length", 422, "The masked input has the wrong length";
     /// The body does not match its digest.
     DigestMismatch => "digest-mismatch", 422, "The body does not match its digest";
-    /// The part belongs to no manifest that is here: send the manifest again.
+    /// The part belongs to an unknown manifest: send the manifest again.
     PartNotExpected => "part-not-expected", 409, "The part belongs to no announced upload";
     /// The body exceeds the route's limit.
     TooLarge => "too-large", 413, "The body is too large";
     /// The request exceeded the route's time limit.
     TooSlow => "too-slow", 408, "The request took too long";
-    /// The peer exceeded its rate limit; `Retry-After` says when to try again.
+    /// The peer exceeded its rate limit; `Retry-After` gives the waiting time.
     RateLimited => "rate-limited", 429, "Too many requests";
     /// The route does not accept this media type.
     UnsupportedMediaType => "unsupported-media-type", 415, "The body's media type is not taken here";
@@ -107,7 +107,7 @@ problem_types! {
     RangeNotSatisfiable => "range-not-satisfiable", 416, "The range lies outside";
     /// This version of the contract is not supported.
     UnsupportedProtocol => "unsupported-protocol", 400, "This protocol version is not spoken here";
-    /// Shutting down, or storage is unavailable or full; nothing was lost, try again later.
+    /// Shutting down, or storage is unavailable or full; retry later, stored data is intact.
     Unavailable => "unavailable", 503, "Not able to serve this now";
     /// A fault of the coordinator.
     Internal => "internal", 500, "Something went wrong inside the coordinator";
@@ -120,7 +120,7 @@ impl ProblemType {
         format!("{URI_PREFIX}{}", self.code())
     }
 
-    /// The type that a URI names.
+    /// Finds the type with this URI.
     #[must_use]
     pub fn from_uri(uri: &str) -> Option<Self> {
         let code = uri.strip_prefix(URI_PREFIX)?;

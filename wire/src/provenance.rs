@@ -1,8 +1,8 @@
-//! Where a model version comes from, signed by the coordinator that published it.
+//! Provenance of a model version, signed by its coordinator.
 //!
-//! A record is JSON text, which travels and is stored as the text that was signed: whoever checks it needs no canonical form, and
-//! fields may be added. The signature is Ed25519 by the key of the audit log over `"tributary provenance 1\0" ‖ text`; the text names
-//! that key, and whoever checks compares it with the one that he knows.
+//! A record is JSON text. It is sent and stored as the signed text, so verifiers need no canonical form, and fields may be added. The
+//! signature is Ed25519 by the key of the audit log over `"tributary provenance 1\0" ‖ text`. The text names that key; a verifier compares
+//! it with the key that it trusts.
 
 use federation::id::{Digest, ParticipantId, TaskId};
 use federation::time::Timestamp;
@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::audit::{AuditKey, Hex};
 
-/// Version of the form of records.
+/// Version of the record format.
 pub const FORMAT: u32 = 1;
-/// Longest text of a record that is read, in bytes.
+/// Maximum length of an accepted record, in bytes.
 pub const MAX_RECORD_BYTES: usize = 16 << 10;
 const RECORD: &[u8] = b"tributary provenance 1\0";
 const ROSTER: &[u8] = b"tributary roster 1\0";
@@ -23,18 +23,18 @@ const SURVIVORS: &[u8] = b"tributary survivors 1\0";
 const SURVIVORS_OF_GROUPS: &[u8] = b"tributary survivors of groups 1\0";
 
 task_spec::named_enum! {
-    /// How a version came to be.
+    /// Origin of a version.
     pub enum Origin {
-        /// It was drawn, or left empty, when the task was created.
+        /// The version was drawn, or left empty, when the task was created.
         Initial = "initial",
-        /// A round made it from its base and the updates of participants.
+        /// A round computed the version from its base and the updates of participants.
         Trained = "trained",
-        /// It is an earlier version again: an operator restored it, or the round's quality gate did.
+        /// The version repeats an earlier one: an operator restored it, or the round's quality gate did.
         Restored = "restored",
     }
 }
 
-/// What a coordinator says of a model version.
+/// A coordinator's statement about a model version.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Provenance {
     /// [`FORMAT`].
@@ -42,39 +42,39 @@ pub struct Provenance {
     /// The coordinator, by the key that signs its audit log and this record.
     pub coordinator: AuditKey,
     pub task: TaskId,
-    /// Digest of what participants do in every round of the task, as they can derive it from an assignment
+    /// Digest of the participants' work in every round of the task; participants can derive it from an assignment
     /// (`recipe::digest::task_digest`).
     pub task_sha256: Digest,
-    /// Counts from 0.
+    /// Version number, from 0.
     pub version: u32,
-    /// Of the version's file.
+    /// SHA-256 of the version's file.
     pub sha256: Digest,
     /// Size of the file.
     pub bytes: u64,
     pub origin: Origin,
-    /// The version that it was trained from, or is again; none for the first one.
+    /// The version that this one was trained from, or that it repeats; absent in the first one.
     pub base: Option<BaseVersion>,
-    /// The attempt at a round that published it; none for the first one, and where an operator restored it.
+    /// The attempt at a round that published the version; absent in the first version and in versions restored by an operator.
     pub round: Option<MadeIn>,
-    /// [`roster_digest`] of the cohort as its members were told it; none without secure aggregation.
+    /// [`roster_digest`] of the cohort as announced to its members; absent without secure aggregation.
     pub roster: Option<Digest>,
-    /// [`survivors_digest`] of the members of the roster whose updates are in the sum; none without a roster, and in records of programs
-    /// that did not say.
+    /// [`survivors_digest`] of the members of the roster whose updates are in the sum; absent without a roster, and in records of older
+    /// programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub survivors: Option<Digest>,
-    /// Number of updates in the sum; none without a round, and where privacy rests on that number being unknown.
+    /// Number of updates in the sum; absent without a round, and if privacy requires that this number stays secret.
     pub updates: Option<u32>,
-    /// What the task had cost up to here; none without a privacy mechanism.
+    /// The task's privacy cost so far; absent without a privacy mechanism.
     pub privacy: Option<SpentSoFar>,
     /// When it was published.
     pub published_at: Timestamp,
-    /// When this was signed: later than published for versions of a program that kept no records, and after the key was replaced.
+    /// Time of the signature. It is later than the publication if the publishing program kept no records, and after a key replacement.
     pub signed_at: Timestamp,
-    /// The program that signed, with its version.
+    /// Name and version of the signing program.
     pub program: String,
 }
 
-/// The version before, by number and file.
+/// The preceding version, by number and file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BaseVersion {
     pub version: u32,
@@ -88,7 +88,7 @@ pub struct MadeIn {
     pub attempt: u32,
 }
 
-/// An upper bound on what all releases so far tell of a participant, from the privacy ledger.
+/// An upper bound on the information that all releases so far reveal about a participant, from the privacy ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SpentSoFar {
     /// Against observers of the models who do not know the cohorts.
@@ -107,7 +107,7 @@ pub struct SignedProvenance {
     pub signature: Hex<64>,
 }
 
-/// Why a record proves nothing.
+/// Reasons to reject a record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadProvenance {
     #[error("it cannot be read: {0}")]
@@ -119,7 +119,7 @@ pub enum BadProvenance {
 }
 
 impl Provenance {
-    /// Signs the record, with the key that it names as the coordinator.
+    /// Signs the record with the key of the coordinator that it names.
     #[must_use]
     pub fn sign(&self, pair: &Ed25519KeyPair) -> SignedProvenance {
         // Ids, numbers, names and null: this cannot fail.
@@ -131,12 +131,12 @@ impl Provenance {
 }
 
 impl SignedProvenance {
-    /// The record, if the coordinator that it names has signed it. Whether that is the right one is for the caller to say.
+    /// Returns the record if the coordinator that it names signed it. The caller checks whether that coordinator is the expected one.
     ///
     /// # Errors
     /// [`BadProvenance`].
     pub fn open(&self) -> Result<Provenance, BadProvenance> {
-        /// Read first: what else there is depends on it.
+        /// The format version, read first because the remaining fields depend on it.
         #[derive(Deserialize)]
         struct Form {
             format: u32,
@@ -170,16 +170,16 @@ fn signed(record: &str) -> Vec<u8> {
     [RECORD, record.as_bytes()].concat()
 }
 
-/// Digest of who was in a cohort: `SHA-256("tributary roster 1\0" ‖ u32be(members) ‖ their ids, ascending, 16 bytes each)`. Of a cohort
-/// that is divided, whose members know their own group alone: `SHA-256("tributary rosters 1\0" ‖ u32be(groups) ‖ that digest of each
+/// Digest of a cohort's members: `SHA-256("tributary roster 1\0" ‖ u32be(members) ‖ their ids, ascending, 16 bytes each)`. For a cohort
+/// divided into groups, whose members know only their own group: `SHA-256("tributary rosters 1\0" ‖ u32be(groups) ‖ that digest of each
 /// group, in their order)`.
 #[must_use]
 pub fn roster_digest(groups: &[Vec<ParticipantId>]) -> Digest {
     members_digest(groups, ROSTER, ROSTERS)
 }
 
-/// Digest of whose updates are in a sum, like [`roster_digest`] with `"tributary survivors 1\0"` and `"tributary survivors of groups 1\0"`. A
-/// group that was left out has no members.
+/// Digest of the members included in a sum, like [`roster_digest`] with `"tributary survivors 1\0"` and `"tributary survivors of groups
+/// 1\0"`. A group left out of the sum is empty.
 #[must_use]
 pub fn survivors_digest(groups: &[Vec<ParticipantId>]) -> Digest {
     members_digest(groups, SURVIVORS, SURVIVORS_OF_GROUPS)

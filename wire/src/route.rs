@@ -1,5 +1,5 @@
-//! Every path and method: the only definition, used by the coordinator's router and the SDK's transport. Those of operators stand
-//! beside their bodies.
+//! All paths and methods, used by the coordinator's router and the SDK's transport. The operators' paths are next to their bodies, in
+//! [`crate::admin`] and [`crate::inspect`].
 
 use federation::id::{Attempt, ParticipantId, TaskId};
 
@@ -15,10 +15,10 @@ pub const RENEW: &str = "/v1/renew";
 pub const CHECK_IN: &str = "/v1/check-in";
 /// `PUT`: a masked input. The answer is a [`crate::participant::Receipt`].
 pub const MASKED_INPUT: &str = "/v1/tasks/{task}/rounds/{round}/masked-inputs/{participant}";
-/// `PUT`: what a masked input of more than 8 MiB consists of; [`crate::participant::UploadManifest`]. The answer,
-/// [`crate::participant::UploadReply`], says which parts are missing, or that the input counts.
+/// `PUT`: the manifest of a masked input of more than 8 MiB; [`crate::participant::UploadManifest`]. The reply,
+/// [`crate::participant::UploadReply`], lists the missing parts, or confirms that the input is included.
 pub const UPLOAD_MANIFEST: &str = "/v1/tasks/{task}/rounds/{round}/masked-inputs/{participant}/manifest";
-/// `PUT`: a part of a masked input, counted from 0, of a manifest that was sent before. 204.
+/// `PUT`: a part of a masked input, numbered from 0, of an earlier manifest. 204.
 pub const UPLOAD_PART: &str = "/v1/tasks/{task}/rounds/{round}/masked-inputs/{participant}/parts/{part}";
 /// `GET`, by the cohort: the participants of a session; `?attempt=`. Immutable.
 pub const ROSTER: &str = "/v1/tasks/{task}/rounds/{round}/roster";
@@ -34,13 +34,8 @@ pub const SURVIVORS: &str = "/v1/tasks/{task}/rounds/{round}/survivors";
 pub const CONSISTENCY: &str = "/v1/tasks/{task}/rounds/{round}/consistency/{participant}";
 /// `GET`, by the cohort: all signatures on the set of included inputs; `?attempt=&wait_ms=`, 204 if not available yet.
 pub const AGREEMENT: &str = "/v1/tasks/{task}/rounds/{round}/agreement";
-/// `PUT`: a participant's shares that open the sum together with those of others.
+/// `PUT`: a participant's shares for unmasking the sum.
 pub const UNMASK_SHARES: &str = "/v1/tasks/{task}/rounds/{round}/unmask-shares/{participant}";
-/// `PUT`: a statement that a participant has left a session for good without answering; accepted after the round too.
-pub const ABORT_STATEMENT: &str = "/v1/tasks/{task}/rounds/{round}/abort-statements/{participant}";
-/// `GET`, by the cohort: enough of these statements, with the roster, to prove that a session was never opened;
-/// `?attempt=`, 204 until there are enough.
-pub const ABORT_STATEMENTS: &str = "/v1/tasks/{task}/rounds/{round}/abort-statements";
 /// `POST`: this participant gives up its place. [`crate::participant::AbandonRequest`].
 pub const ABANDON: &str = "/v1/tasks/{task}/rounds/{round}/assignments/{participant}/abandon";
 /// `GET`, by participants and viewers: a model version as safetensors; `ETag`, `Range`.
@@ -125,18 +120,6 @@ pub fn answer(what: Answer, task: TaskId, round: u32, participant: ParticipantId
 #[must_use]
 pub fn evidence(Attempt { task, round, attempt }: Attempt, dealer: ParticipantId) -> String {
     format!("{}?attempt={attempt}", fill(KEY_SHARES, &[&task, &round, &dealer]))
-}
-
-/// Path of a participant's abort statement; the attempt goes into [`crate::headers::ATTEMPT`].
-#[must_use]
-pub fn abort_statement(task: TaskId, round: u32, participant: ParticipantId) -> String {
-    fill(ABORT_STATEMENT, &[&task, &round, &participant])
-}
-
-/// Path and query of a session's abort statements.
-#[must_use]
-pub fn abort_statements(Attempt { task, round, attempt }: Attempt) -> String {
-    format!("{}?attempt={attempt}", fill(ABORT_STATEMENTS, &[&task, &round]))
 }
 
 /// Path to give up an assignment.

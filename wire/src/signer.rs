@@ -1,13 +1,12 @@
-//! The contract with an external authority that certifies a coordinator's participants (`[identity.signer]`): an HTTPS
-//! hook that the organisation runs.
+//! The contract with an external authority that certifies a coordinator's participants (`[identity.signer]`): an HTTPS hook that the
+//! organisation runs.
 //!
-//! The coordinator POSTs a [`SignRequest`] and expects a [`SignReply`] with status 200. Status 403 means that this
-//! participant must not be certified; after any other status the coordinator asks again later. The certificate must be
-//! for the request's key, carry [`crate::certificate::PARTICIPANT_URN`] and the id as a URI, and expire within the
-//! lifetime.
+//! The coordinator POSTs a [`SignRequest`] and expects a [`SignReply`] with status 200. Status 403 is a permanent refusal of this
+//! participant; after any other status the coordinator retries later. The certificate must be for the request's key, carry
+//! [`crate::certificate::PARTICIPANT_URN`] and the id as a URI, and expire within the lifetime.
 //!
-//! A signer that signs every request lets the coordinator invent participants. `evidence` is the basis for a decision:
-//! the participant's app creates it for this signing request, and the coordinator forwards it unchanged.
+//! A signer that signs every request lets the coordinator invent participants. `evidence` is the basis for a decision: the participant's
+//! app creates it for this signing request, and the coordinator forwards it unchanged.
 
 use federation::id::ParticipantId;
 use serde::{Deserialize, Serialize};

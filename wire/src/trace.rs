@@ -1,20 +1,20 @@
-//! Which trace a request or a span belongs to, as W3C Trace Context writes it: `00-TRACE-SPAN-01` in hexadecimal digits.
+//! Trace contexts of requests and spans in the form of W3C Trace Context: `00-TRACE-SPAN-01` in hexadecimal digits.
 //!
-//! Where the coordinator follows an update, it sends this with the assignment. What the participant then asks in that round carries
-//! the same trace in the header `traceparent`. Trace ids say nothing about whom or what they are for.
+//! If the coordinator traces an update, it sends the trace context with the assignment. The participant's requests of that round carry it
+//! in the header `traceparent`. Trace ids are unrelated to the participant's identity.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A place in a trace that is recorded.
+/// A position in a recorded trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TraceContext {
     pub trace: [u8; 16],
-    /// The span that others are parts of.
+    /// The parent span.
     pub span: [u8; 8],
 }
 
-/// Not the context of a recorded trace.
+/// The text is not the context of a recorded trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a W3C trace context of a recorded trace")]
 pub struct NotATraceContext;

@@ -1,6 +1,4 @@
-//! The chain of the audit log: what is in it is known to the last bit, and whatever is done to it is found.
-
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+//! The audit log's hash chain: every tampering is detected.
 
 use federation::event::{Actor, Event, EventKind, Fact, Subject};
 use federation::id::{Attempt, TaskId, TokenId};
@@ -29,7 +27,7 @@ fn event(n: u32) -> Event {
     }
 }
 
-/// The lines of a log of so many events, signed by this key.
+/// The lines of a log of these events, signed by this key.
 fn log(events: impl IntoIterator<Item = Event>, pair: &Ed25519KeyPair) -> Vec<String> {
     let mut end = ChainEnd::default();
     let mut entries = Vec::new();
@@ -61,7 +59,7 @@ fn a_known_chain_has_known_hashes() {
     let end = (0..3).map(event).fold(ChainEnd::default(), |end, event| end.and(&event));
     let head = Head::sign(end, Timestamp(1_750_000_100_000), &pair(7));
     let text = serde_json::to_string(&event(0)).unwrap();
-    // SHA-256 of the bytes that the documentation names, put together here by hand.
+    // SHA-256 of the documented bytes, assembled here by hand.
     let first = [&b"tributary audit entry 1\0"[..], &[0; 32], &[0, 0, 0, 0, 0, 0, 0, 1], text.as_bytes()].concat();
     let first = ring::digest::digest(&SHA256, &first);
     assert_eq!(ChainEnd::default().and(&event(0)).hash.0, first.as_ref());
@@ -85,7 +83,7 @@ fn a_whole_log_is_said_to_be_whole() {
         let verified = verify(&lines, Some(head.key), Some(&head)).unwrap();
         assert_eq!(verified, Verified { entries: events.into(), signed_at: head.at, key: head.key });
     }
-    // A head that was kept when the log was shorter.
+    // A head kept from an earlier, shorter log.
     let earlier = head_of(&log((0..3).map(event), &pair(7)));
     assert!(verify(&log((0..7).map(event), &pair(7)), None, Some(&earlier)).is_ok());
 }
@@ -97,7 +95,7 @@ fn whoever_rewrites_everything_is_found_by_the_key_or_by_a_kept_head() {
     let found = verify(&forged, Some(kept.key), None).unwrap_err();
     assert!(matches!(found, Finding::OtherKey { .. }), "{found}");
     assert_eq!(verify(&forged, None, Some(&kept)), Err(Finding::Rewritten(5)));
-    // With the key itself nothing but a kept head tells.
+    // If the forger has the signing key, only a kept head detects the change.
     let forged = log((0..7).map(|n| event(if n == 2 { 5 } else { n })), &pair(7));
     assert!(verify(&forged, Some(kept.key), None).is_ok());
     assert_eq!(verify(&forged, Some(kept.key), Some(&kept)), Err(Finding::Rewritten(5)));
@@ -122,15 +120,15 @@ fn what_is_no_export_is_told_so() {
     assert_eq!(told(&headless), Finding::Order { line: 2, expected: "an entry" });
 }
 
-/// One thing that is done to a log.
+/// One way to tamper with a log.
 #[derive(Clone, Debug)]
 enum Tampering {
     Remove,
     Repeat,
     Swap(usize),
-    /// A byte of the line becomes another one.
+    /// A byte of the line is replaced.
     Byte(usize, u8),
-    /// Another event in its place, with a hash that fits.
+    /// Another event replaces the entry, with a matching hash.
     Replace(u32),
     Insert(u32),
     Truncate,
@@ -148,7 +146,7 @@ fn tampering() -> impl Strategy<Value = Tampering> {
     ]
 }
 
-/// An entry at this line of a log, whose hash fits what is before.
+/// An entry for this line of a log, with a hash that matches its predecessor.
 fn fitting(lines: &[String], at: usize, event: Event) -> String {
     let before = lines[1..at].last().map_or(ChainEnd::default(), |line| match serde_json::from_str(line).unwrap() {
         Line::Entry(entry) => ChainEnd { position: entry.position, hash: entry.hash },
@@ -158,7 +156,7 @@ fn fitting(lines: &[String], at: usize, event: Event) -> String {
     Line::Entry(Entry { position: end.position, event, hash: end.hash }).text().trim_end().to_owned()
 }
 
-/// The finding about a log in which one byte of the entry at `place` was changed.
+/// Whether the finding names the entry at `place`, in which one byte was changed.
 fn names_the_changed_byte(found: &Finding, place: u64) -> bool {
     match found {
         Finding::Changed(position) => *position == place,
@@ -198,14 +196,14 @@ fn a_finding_accuses_no_entry_alone_where_another_one_may_have_been_changed() {
         replaced.starts_with("position 3 was changed, or the entry before it together with its hash"),
         "{replaced}"
     );
-    // The same is seen where position 3 itself was changed.
+    // Changing position 3 itself gives the same finding.
     assert_eq!(told(3, whole[3].replace("operator_token_revoked", "task_paused")), replaced);
     let first = told(1, whole[1].replace("task_paused", "task_resumed"));
     assert!(first.starts_with("position 1 was changed:"), "{first}");
 }
 
 proptest! {
-    /// Every change of one entry is found, and the finding names no more than can be known.
+    /// Every change of one entry is detected, and the finding names its place as exactly as possible.
     #[test]
     fn any_single_tampering_is_found_and_named(
         events in 2..20_u32,
@@ -244,7 +242,7 @@ proptest! {
             }
             Tampering::Replace(other) => {
                 lines[at] = fitting(&whole, at, event(*other));
-                // What follows does not fit it, and after the last entry that is the head.
+                // The next entry, or the head after the last one, does not match.
                 match place == last {
                     true => Some(Finding::Rewritten(last)),
                     false => Some(Finding::Unlinked(place + 1)),
@@ -252,7 +250,7 @@ proptest! {
             }
             Tampering::Insert(other) => {
                 lines.insert(at, fitting(&whole, at, event(*other)));
-                // It fits what is before it, and what follows has the same number.
+                // It matches its predecessor, but the next entry has the same number.
                 Some(Finding::Misplaced { expected: place + 1, found: place })
             }
             Tampering::Truncate => {

@@ -1,6 +1,4 @@
-//! Records of where models come from: what is signed is known to the last bit, and whatever is done to a record is found.
-
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+//! Provenance records: every change of the signed text is detected.
 
 use federation::id::{Digest, ParticipantId, TaskId};
 use federation::time::Timestamp;
@@ -57,7 +55,7 @@ fn a_known_record_has_a_known_text_and_signature() {
         )
         .replace("ROSTER", &record().roster.unwrap().to_string())
     );
-    // The bytes that the documentation names, put together here by hand.
+    // The documented bytes, assembled here by hand.
     let bytes = [b"tributary provenance 1\0", signed.record.as_bytes()].concat();
     assert_eq!(signed.signature.0, pair(7).sign(&bytes).as_ref());
     // Made by another implementation of Ed25519.
@@ -83,7 +81,7 @@ fn a_record_of_which_a_bit_is_changed_proves_nothing() {
         changed.signature.0[at] ^= 1;
         assert_eq!(changed.open(), Err(BadProvenance::Signature(key_of(&pair(7)))), "byte {at} of the signature");
     }
-    // Nor one that another key has signed, or that was signed for another use.
+    // A record signed by another key, or a signature for another use, is rejected too.
     assert!(matches!(record().sign(&pair(8)).open(), Err(BadProvenance::Signature(_))));
     let mut other = signed.clone();
     other.signature = Hex(pair(7).sign(signed.record.as_bytes()).as_ref().try_into().unwrap());

@@ -1,6 +1,4 @@
-//! Secure aggregation on the wire: what certificates say, and the numbers both sides derive.
-
-#![expect(clippy::unwrap_used, reason = "a test's own certificates can be made")]
+//! Secure aggregation on the wire: the contents of certificates, and the numbers that both sides derive.
 
 use federation::id::{Digest, ParticipantId};
 use federation::time::Timestamp;
@@ -69,7 +67,7 @@ fn any_of_several_authorities_is_believed_and_who_is_none_is_not() {
     }
     assert_eq!(Issuers::default().holder(issued(&first, &urn, &PKCS_ED25519).0.der()), None);
 
-    // A certificate that may not sign, such as a server's, signs for nobody.
+    // A certificate without signing rights, such as a server's, is not accepted as an issuer.
     let key = KeyPair::generate_for(&PKCS_ED25519).unwrap();
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.distinguished_name.push(rcgen::DnType::CommonName, "server");
@@ -97,7 +95,7 @@ fn with(ca: &Ca, change: impl FnOnce(&mut CertificateParams)) -> Vec<u8> {
     params.signed_by(&key, &ca.issuer).unwrap().der().to_vec()
 }
 
-/// Whoever has just been certified and whoever's clock is behind are in one cohort.
+/// A newly certified participant and one whose clock is behind can be in one cohort.
 #[test]
 fn a_certificate_that_begins_within_an_hour_is_believed() {
     const HOUR_MS: i64 = 3_600_000;
@@ -110,7 +108,7 @@ fn a_certificate_that_begins_within_an_hour_is_believed() {
     }
 }
 
-/// A member whose certificate no session can carry would make every roster that it is in fail.
+/// A certificate too large for sessions would invalidate every roster that contains its holder.
 #[test]
 fn a_certificate_is_no_longer_than_sessions_carry() {
     let ca = authority(&PKCS_ED25519);
@@ -161,7 +159,7 @@ fn every_other_certificate_is_refused() {
     for length in (0..good.der().len()).step_by(7) {
         assert!(trusting.verify(ALICE.0.as_bytes(), &good.der()[..length]).is_err(), "cut at {length}");
     }
-    // What is signed, and the signature; the wrapping in between says nothing.
+    // The signed part and the signature; the bytes between them are only framing.
     let length = good.der().len();
     let (_, parsed) = X509Certificate::from_der(good.der()).unwrap();
     let signed = 4..4 + parsed.tbs_certificate.as_ref().len();
@@ -196,6 +194,7 @@ fn terms_are_the_configuration() {
         input_bound: 64,
         noise_margin: 7,
         application: Digest([9; 32]),
+        batch_size: 0,
     };
     assert_eq!(SessionTerms::from(&SessionConfig::from(&terms)), terms);
 }

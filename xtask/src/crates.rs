@@ -1,12 +1,13 @@
-//! How many crates cargo compiles for an app that trains by itself.
+//! Number of crates that cargo compiles for an app with its own training.
 
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, bail};
 
-/// Most crates; the SDK's own are counted, the app itself is not.
-const LIMIT: usize = 150;
+/// Most crates; the SDK's own are counted, the app itself is not. Two of them (`ipnet`, `percent-encoding`) read proxies from the
+/// environment.
+const LIMIT: usize = 153;
 
 /// Counts the crates of `client-sdk` with the feature `https` alone, for Linux, and compares them with the limit.
 pub(crate) fn run() -> anyhow::Result<()> {

@@ -1,18 +1,16 @@
 //! Import cycles between the modules of one crate, and parts of a crate that must not reach each other.
 //!
-//! A node is a module (a file, or an inline `mod`). There is an edge from module `a` to module `b` when code of `a`
-//! names an item that `b` *defines*, by `use` or by path, in code, in a macro's tokens or in an attribute
-//! (`#[serde(with = "…")]`). A cycle is a strongly connected component of more than one module.
+//! A node is a module (a file, or an inline `mod`). There is an edge from module `a` to module `b` when code of `a` names an item that `b`
+//! *defines*, by `use` or by path, in code, in a macro's tokens or in an attribute (`#[serde(with = "…")]`). A cycle is a strongly
+//! connected component of more than one module.
 //!
-//! What counts:
-//! - A re-export is not a use. A name is followed through every `use` to the module that defines it, so `use
-//!   super::Thing` is an edge to `child` where the parent says `pub use child::Thing`, and the parent's `pub use` is no
-//!   edge.
-//! - Parents and children are nodes like any other. A child that uses its parent's helper while the parent calls the
-//!   child *is* a cycle: move the shared helper to a module below both. `mod child;` itself is no edge.
-//! - Code for tests (`#[test]`, `#[cfg(test)]`) does not count.
-//! - A method is found by its receiver's type, which only the compiler knows: calling one is no edge. Naming the type
-//!   is.
+//! Rules:
+//! - A re-export is not a use. A name is followed through every `use` to the module that defines it, so `use super::Thing` is an edge to
+//!   `child` if the parent contains `pub use child::Thing`; the parent's `pub use` itself is not an edge.
+//! - Parents and children are nodes like any other. A child that uses its parent's helper while the parent calls the child *is* a cycle:
+//!   move the shared helper to a module below both. `mod child;` itself is not an edge.
+//! - Code for tests (`#[test]`, `#[cfg(test)]`) is ignored.
+//! - Method calls are ignored, since resolving a method requires the receiver's type. Naming the type is an edge.
 
 mod graph;
 mod names;
@@ -22,7 +20,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, anyhow};
-use cargo_metadata::{MetadataCommand, Package, TargetKind};
+use cargo_metadata::{MetadataCommand, Package, Target};
 use graph::Graph;
 
 /// Prints every import of crate `name` that is part of a cycle.
@@ -37,16 +35,15 @@ pub(crate) fn run(name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The graphs of a package's library and executables.
+/// The graphs of a package's shipped targets: its library of whatever kind, executables and examples.
 pub(crate) fn of_package(package: &Package) -> anyhow::Result<Vec<Graph>> {
-    let shipped = package.targets.iter().filter(|target| {
-        target.kind.iter().any(|kind| matches!(kind, TargetKind::Lib | TargetKind::Bin | TargetKind::ProcMacro))
-    });
+    let is_other = |target: &&Target| target.is_custom_build() || target.is_test() || target.is_bench();
+    let shipped = package.targets.iter().filter(|target| !is_other(target));
     shipped.map(|target| graph(target.src_path.as_std_path(), &|file| fs::read_to_string(file).ok())).collect()
 }
 
-/// The module graph of the crate whose root file is `root`. `read` returns the text of a file, or `None` if there is no
-/// such file. Fails if a file does not parse or the file of a `mod` is missing.
+/// The module graph of the crate with the root file `root`. `read` returns the text of a file, or `None` if it does not exist. Fails if a
+/// file does not parse or the file of a `mod` is missing.
 fn graph(root: &Path, read: &dyn Fn(&Path) -> Option<String>) -> anyhow::Result<Graph> {
     let modules = source::modules(root, read)?;
     let edges = names::edges(&modules);

@@ -3,9 +3,9 @@
 /// The allowed dependencies of a crate.
 pub(crate) struct Allowed {
     pub(crate) package: &'static str,
-    /// Workspace crates that it may depend on.
+    /// Permitted dependencies among the workspace's crates.
     pub(crate) ours: &'static [&'static str],
-    /// External crates that it must not depend on directly.
+    /// Forbidden direct dependencies on external crates.
     pub(crate) never: &'static [&'static str],
 }
 
@@ -18,7 +18,7 @@ pub(crate) const TABLE: &[Allowed] = &[
         ours: &[],
         never: &["tokio", "serde_json", "rusqlite", "sqlx", "axum", "hyper", "reqwest"],
     },
-    Allowed { package: "task-spec", ours: &[], never: &["tokio", "rand", "axum", "rusqlite", "sqlx", "ring"] },
+    Allowed { package: "task-spec", ours: &["graph"], never: &["tokio", "rand", "axum", "rusqlite", "sqlx", "ring"] },
     Allowed {
         package: "learning",
         ours: &["task-spec"],
@@ -30,6 +30,8 @@ pub(crate) const TABLE: &[Allowed] = &[
         never: &["tokio", "axum", "rusqlite", "sqlx", "ring", "chacha20", "x25519-dalek"],
     },
     Allowed { package: "datasets", ours: &[], never: IO },
+    Allowed { package: "graph", ours: &[], never: IO },
+    Allowed { package: "graph-import", ours: &["graph"], never: IO },
     Allowed { package: "inference", ours: &[], never: IO },
     Allowed { package: "recipe", ours: &["federation", "learning", "secure-agg", "task-spec", "wire"], never: IO },
     Allowed { package: "wire", ours: &["federation", "secure-agg", "task-spec"], never: IO },
@@ -38,18 +40,44 @@ pub(crate) const TABLE: &[Allowed] = &[
         ours: &["secure-agg"],
         never: &["tokio", "axum", "hyper", "reqwest", "rusqlite", "sqlx"],
     },
+    Allowed { package: "private-files", ours: &[], never: IO },
     // `reqwest` for the TLS of object_store; `test-servers` for tests only.
     Allowed {
         package: "store",
-        ours: &["federation", "task-spec", "test-servers"],
+        ours: &["federation", "private-files", "task-spec", "test-servers"],
         never: &["axum", "hyper", "s3s", "s3s-fs"],
+    },
+    Allowed {
+        package: "listener",
+        ours: &["federation", "secure-agg", "wire"],
+        never: &["reqwest", "rusqlite", "sqlx", "object_store"],
     },
     Allowed { package: "test-servers", ours: &[], never: &["axum", "reqwest", "rusqlite", "sqlx", "object_store"] },
     // Itself for tests only, with candle to compare with.
     Allowed {
         package: "client-sdk",
-        ours: &["client-sdk", "wire", "recipe", "secure-agg", "learning", "task-spec"],
+        ours: &["client-sdk", "graph", "wire", "recipe", "secure-agg", "learning", "task-spec"],
         never: &["rusqlite", "sqlx", "axum", "reqwest", "openssl", "mimalloc"],
+    },
+    Allowed {
+        package: "operator-client",
+        ours: &["client-sdk", "wire"],
+        never: &["axum", "hyper", "rusqlite", "sqlx"],
+    },
+    Allowed {
+        package: "serving",
+        ours: &[
+            "client-sdk",
+            "inference",
+            "learning",
+            "listener",
+            "operator-client",
+            "private-files",
+            "recipe",
+            "task-spec",
+            "wire",
+        ],
+        never: &["reqwest", "rusqlite", "sqlx", "candle-core", "candle-nn"],
     },
     Allowed { package: "tributary-python", ours: &["client-sdk"], never: IO },
     Allowed { package: "tributary-ffi", ours: &["client-sdk"], never: IO },
@@ -61,6 +89,7 @@ pub(crate) const TABLE: &[Allowed] = &[
             "aggregation",
             "federation",
             "learning",
+            "listener",
             "recipe",
             "secure-agg",
             "store",
@@ -72,14 +101,30 @@ pub(crate) const TABLE: &[Allowed] = &[
     },
     Allowed {
         package: "simulation",
+        ours: &["client-sdk", "coordinator", "datasets", "federation", "learning", "store", "task-spec", "wire"],
+        never: &[
+            "hyper",
+            "hyper-util",
+            "reqwest",
+            "rustls",
+            "tokio-rustls",
+            "rusqlite",
+            "sqlx",
+            "candle-core",
+            "candle-nn",
+        ],
+    },
+    // For tests only: other rows must not name it.
+    Allowed {
+        package: "faults",
         ours: &[
             "client-sdk",
             "coordinator",
-            "datasets",
             "federation",
             "learning",
             "recipe",
             "secure-agg",
+            "simulation",
             "store",
             "task-spec",
             "wire",
@@ -98,16 +143,21 @@ pub(crate) const TABLE: &[Allowed] = &[
     },
     Allowed {
         package: "tributary",
-        // `secure-agg` for tests only, which forge its messages.
+        // `secure-agg` for tests only, to forge its messages.
         ours: &[
             "client-sdk",
             "coordinator",
             "datasets",
             "federation",
+            "graph",
+            "graph-import",
             "inference",
             "learning",
+            "listener",
+            "operator-client",
             "recipe",
             "secure-agg",
+            "serving",
             "simulation",
             "task-spec",
             "wire",
@@ -119,6 +169,6 @@ pub(crate) const TABLE: &[Allowed] = &[
         ours: &["client-sdk", "coordinator", "datasets", "federation", "learning", "task-spec", "wire"],
         never: &["rusqlite", "sqlx"],
     },
-    // For tests only: no other row may name it.
+    // For tests only: other rows must not name it.
     Allowed { package: "xtask", ours: &[], never: IO },
 ];

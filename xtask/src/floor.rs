@@ -1,4 +1,4 @@
-//! Checks the demo's last event against a minimum accuracy, so that CI fails when learning breaks.
+//! Checks the demo's last event against a minimum accuracy, so that CI fails if learning breaks.
 
 use std::io::BufRead as _;
 

@@ -1,11 +1,16 @@
 //! `cargo xtask`: maintenance commands. `tidy` checks the rules of the repository.
 #![expect(clippy::print_stdout, reason = "a chore speaks to the person who runs it")]
 
+mod ci;
 mod crates;
 mod cycles;
+mod dependencies;
 mod edges;
+mod english;
 mod floor;
+mod rooms;
 mod size;
+mod test_targets;
 mod tidy;
 
 use clap::Parser;
@@ -13,8 +18,14 @@ use clap::Parser;
 #[derive(Parser)]
 #[command(about = "Chores of the Tributary workspace")]
 enum Chore {
-    /// Check dependency edges, module cycles, file lengths, module docs, migrations and unowned notes.
+    /// Check dependency edges, module cycles, file lengths, files per folder, module docs, migrations, unowned notes and plain English.
     Tidy,
+    /// Choose the steps of .ci/run by what has changed since the last full run, and print each choice with its reason.
+    CiSteps {
+        /// Choose every step.
+        #[arg(long)]
+        full: bool,
+    },
     /// Count the crates that an app compiles with the SDK, and compare them with the limit.
     Crates,
     /// List the imports of a crate that are part of a module cycle.
@@ -38,6 +49,7 @@ enum Chore {
 fn main() -> anyhow::Result<()> {
     match Chore::parse() {
         Chore::Tidy => tidy::run(),
+        Chore::CiSteps { full } => ci::run(full),
         Chore::Crates => crates::run(),
         Chore::Cycles { package } => cycles::run(&package),
         Chore::Floor { accuracy } => floor::run(accuracy),

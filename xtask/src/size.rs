@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, bail};
 use cargo_metadata::MetadataCommand;
 
-/// A library that an app may take.
+/// A library for apps.
 struct Variant {
     name: &'static str,
     /// Of `tributary-ffi`.
@@ -17,12 +17,12 @@ struct Variant {
     limits: (u64, u64),
 }
 
-/// What a panic in the library does.
+/// Effect of a panic in the library.
 #[derive(Clone, Copy)]
 enum Panics {
     /// It comes back to the app as an error.
     Unwind,
-    /// It ends the app's process, and the library carries no tables for unwinding.
+    /// A panic aborts the app's process, and the library has no unwinding tables.
     Abort,
 }
 
@@ -34,7 +34,7 @@ impl Panics {
         }
     }
 
-    /// What `RUSTFLAGS` are beside the profile.
+    /// Additional `RUSTFLAGS` for the profile.
     fn flags(self) -> &'static str {
         match self {
             Self::Unwind => "",
@@ -54,7 +54,7 @@ const VARIANTS: &[Variant] = &[
     variant("C, Kotlin and Swift, ready models", "https,uniffi,models", Panics::Unwind, 8),
 ];
 
-/// Most bytes of the wheel for Python, which is compressed.
+/// Maximum size of the compressed Python wheel, in bytes.
 const WHEEL: u64 = 10 * MB;
 
 /// A library of at most so many megabytes, and 3 compressed.
@@ -92,7 +92,7 @@ pub(crate) fn run(target: Option<&str>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The target that this machine is.
+/// The target of this machine.
 fn host() -> anyhow::Result<String> {
     let told = Command::new("rustc").args(["--print", "host-tuple"]).output().context("rustc")?;
     Ok(String::from_utf8(told.stdout)?.trim().to_owned())
@@ -107,7 +107,7 @@ fn build(target: Option<&str>, features: &str, panics: Panics) -> anyhow::Result
         }
         None => {
             let mut cargo = Command::new("cargo");
-            // Named, so that the flags leave build scripts alone: these unwind.
+            // Named explicitly, so that the flags do not apply to build scripts, which unwind.
             cargo.args(["build", "--target", "host-tuple"]);
             cargo
         }
@@ -120,7 +120,7 @@ fn build(target: Option<&str>, features: &str, panics: Panics) -> anyhow::Result
     Ok(())
 }
 
-/// Builds the wheel into this folder, which is emptied first, and returns its size; nothing, and says so, without maturin.
+/// Builds the wheel into this folder, which is emptied first, and returns its size. Without maturin, prints a message and returns `None`.
 fn wheel(target: Option<&str>, folder: &Path) -> anyhow::Result<Option<u64>> {
     match std::fs::remove_dir_all(folder) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error).context(folder.display().to_string()),
@@ -154,7 +154,7 @@ fn wheel(target: Option<&str>, folder: &Path) -> anyhow::Result<Option<u64>> {
     Ok(Some(made.metadata()?.len()))
 }
 
-/// The size that a download has.
+/// The download size.
 fn compressed(library: &Path) -> anyhow::Result<u64> {
     let xz = Command::new("xz").args(["-9", "--stdout"]).arg(library).stdout(Stdio::piped()).output().context("xz")?;
     Ok(xz.stdout.len() as u64)

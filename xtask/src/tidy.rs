@@ -1,5 +1,6 @@
 //! The house rules as a test: dependency edges, no cycles between modules, deliberate faults for tests alone, file lengths,
-//! module docs, tests beside what they test, paired migrations, vendored files, unowned notes.
+//! files per folder, used dependencies, module docs, tests at the path of the code under test, paired migrations, vendored
+//! files, unowned notes, plain English.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,6 +10,8 @@ use cargo_metadata::{DependencyKind, MetadataCommand, Package};
 
 use crate::cycles;
 use crate::edges::{Allowed, TABLE};
+use crate::rooms;
+use crate::test_targets;
 
 /// Maximum number of lines of a source file.
 const LINES_MAX: usize = 500;
@@ -18,14 +21,15 @@ const TEST_LINES_MAX: usize = 800;
 const LONG: &[&str] = &[];
 /// Crates with module cycles that are still to be cut. This list only shrinks.
 const CYCLIC: &[&str] = &[];
-/// Parts of a crate that must not reach each other: (crate, part, part).
+/// Parts of a crate that must stay independent of each other: (crate, part, part).
 const APART: &[(&str, &str, &str)] = &[("coordinator", "http", "work")];
 /// Crates that still violate their row in [`APART`]. This list only shrinks.
 const NOT_APART: &[&str] = &[];
 
-/// Tests that lie where what they test lies: (tests, sources).
+/// Tests that mirror the folders of their sources: (tests, sources).
 const MIRRORS: &[(&str, &str)] = &[
     ("coordinator/tests/connections", "coordinator/src/http"),
+    ("coordinator/tests/listener", "listener/src"),
     ("coordinator/tests/routes", "coordinator/src/http"),
     ("coordinator/tests/work", "coordinator/src/work"),
     ("client-sdk/tests/sdk/participant", "client-sdk/src/participant"),
@@ -36,11 +40,10 @@ const MIRRORS: &[(&str, &str)] = &[
 /// Where the dashboard's modules from elsewhere are.
 const VENDORED: [&str; 2] = ["dashboard/vendor", "api-reference/vendor"];
 
-/// One TLS stack (rustls with ring), nothing that builds OpenSSL, and no second user of SQLite, which would tie its version
-/// to rusqlite's.
+/// One TLS stack (rustls with ring), so no OpenSSL builds. A second user of SQLite would tie its version to rusqlite's.
 const BANNED: &[&str] = &["aws-lc-rs", "aws-lc-sys", "openssl", "openssl-sys", "native-tls", "sqlx-sqlite"];
 
-/// A feature that lets a build break its privacy guarantee on purpose. Only tests may enable it.
+/// A feature that deliberately breaks privacy guarantees. Only tests may enable it.
 const FAULTY: &str = "deliberate-faults";
 
 /// Runs all checks and lists every violation.
@@ -57,6 +60,9 @@ pub(crate) fn run() -> anyhow::Result<()> {
         check_modules(package, root, &mut wrong)?;
     }
     let files = tracked_files(root)?;
+    for package in metadata.workspace_packages() {
+        test_targets::check(package, root, &files, &mut wrong)?;
+    }
     for file in files.iter().filter(|file| file.extension().is_some_and(|ext| ext == "rs")) {
         check_source(root, file, &mut wrong)?;
     }
@@ -66,9 +72,13 @@ pub(crate) fn run() -> anyhow::Result<()> {
     for (tests, sources) in MIRRORS {
         check_mirrors(&files, tests, sources, &mut wrong);
     }
+    rooms::check(&files, &mut wrong);
+    let manifest = fs::read_to_string(root.join("Cargo.toml")).context("Cargo.toml")?;
+    crate::dependencies::check(&manifest, &metadata.workspace_packages(), &mut wrong);
     check_migrations(root, &files, &mut wrong);
     check_vendored(root, &files, &mut wrong)?;
     check_banned(root, &mut wrong)?;
+    crate::english::check(root, &files, &mut wrong)?;
     if wrong.is_empty() {
         println!("tidy: {} packages and {} files are in order", metadata.workspace_packages().len(), files.len());
         return Ok(());
@@ -92,8 +102,8 @@ fn check_edges(package: &Package, allowed: &Allowed, wrong: &mut Vec<String>) {
     }
 }
 
-/// No other feature and no dependency except a test's enables the deliberate faults, so no shipped build can contain them by
-/// accident. The feature itself may turn on that of a crate below.
+/// Only a test's dependency may enable the deliberate faults, so shipped builds cannot contain them by accident. The feature itself may
+/// enable that of a crate below.
 fn check_faulty(package: &Package, wrong: &mut Vec<String>) {
     let is_faulty = |feature: &String| feature == FAULTY || feature.ends_with(&format!("/{FAULTY}"));
     let others = package.features.iter().filter(|(name, _)| *name != FAULTY);
@@ -106,7 +116,7 @@ fn check_faulty(package: &Package, wrong: &mut Vec<String>) {
     }
 }
 
-/// No module depends on itself through others, and separated parts do not reach each other.
+/// Modules must not depend on themselves through others, and separated parts must stay independent.
 fn check_modules(package: &Package, root: &Path, wrong: &mut Vec<String>) -> anyhow::Result<()> {
     let name = package.name.as_str();
     let (mut cyclic, mut joined) = (Vec::new(), Vec::new());
@@ -142,7 +152,7 @@ fn check_banned(root: &Path, wrong: &mut Vec<String>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The files tracked by git, so that build output and scratch files do not count.
+/// The files tracked by git, without build output and scratch files.
 fn tracked_files(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let output = std::process::Command::new("git").args(["ls-files", "-z"]).current_dir(root).output()?;
     if !output.status.success() {
@@ -197,7 +207,7 @@ fn check_mirrors(files: &[PathBuf], tests: &str, sources: &str, wrong: &mut Vec<
     }
 }
 
-/// What others wrote and we ship is, byte for byte, what `SHA256SUMS` beside it says.
+/// Vendored files must match their `SHA256SUMS`, byte for byte.
 fn check_vendored(root: &Path, files: &[PathBuf], wrong: &mut Vec<String>) -> anyhow::Result<()> {
     for vendored in VENDORED {
         let folder = root.join(vendored);

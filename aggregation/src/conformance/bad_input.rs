@@ -1,5 +1,5 @@
-//! Bad input: what must be rejected and what a rejection leaves behind; and unusual input with a correct result. Each
-//! case panics if the device behaves otherwise.
+//! Bad input: required rejections and their effect on the sum; and unusual input with a correct result. Each case panics if the device
+//! behaves otherwise.
 
 use std::io::{self, Read};
 use std::sync::Barrier;
@@ -48,7 +48,7 @@ pub fn another_length(device: &dyn Aggregator) {
     }
 }
 
-/// Padding bits that are set.
+/// Nonzero padding bits.
 pub fn padding(device: &dyn Aggregator) {
     let (mut sum, words, mut packed) = started(device);
     *packed.last_mut().expect("the input is not empty") |= 0x80;
@@ -67,8 +67,7 @@ pub fn a_plan_for_another_vector(device: &dyn Aggregator) {
     }
 }
 
-/// b below 16 or above 32, no words, or too many: rejected before any device is involved. Within the limits every
-/// device starts.
+/// b below 16 or above 32, zero words, or too many: rejected before any device is involved. Within the limits every device starts.
 pub fn out_of_range(device: &dyn Aggregator) {
     for bits in [0, 1, 15, 33, 64, 255] {
         assert!(matches!(Shape::new(10, bits), Err(AggregationError::Modulus(_))), "b = {bits}");

@@ -103,7 +103,7 @@ pub(super) fn many_masks(device: &dyn Aggregator) {
     assert!(got == expected, "{}: 70,000 masks", device.name());
 }
 
-/// A reader that returns a few bytes at a time.
+/// A reader with a few bytes per read.
 pub(super) struct Dribble<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) most: usize,

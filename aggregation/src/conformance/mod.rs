@@ -15,7 +15,7 @@ use crate::Aggregator;
 /// Runs every case.
 ///
 /// # Panics
-/// If a result is wrong, if an operation fails that must not, or the reverse.
+/// If a result is wrong, if a valid operation fails, or an invalid one succeeds.
 pub fn run(device: &dyn Aggregator) {
     cases::known_answers(device);
     cases::random_sums(device);

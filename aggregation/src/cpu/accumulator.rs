@@ -139,7 +139,7 @@ impl Accumulator for CpuAccumulator {
             let got = usize::try_from(length).unwrap_or(usize::MAX);
             return Err(PackingError::Length { expected, got }.into());
         }
-        // Torn until the stream has ended, so that a reader that panics leaves no usable partial sum either.
+        // Torn until the stream has ended, so a panicking reader leaves no usable partial sum either.
         self.torn = true;
         self.add_whole_stream(packed)?;
         self.torn = false;

@@ -13,7 +13,7 @@ use super::width::{compiled, masks};
 
 masks!("avx2", 8);
 
-/// Whether this processor has the instructions that this module requires.
+/// Whether this processor has the required instructions.
 pub(super) fn is_available() -> bool {
     is_x86_feature_detected!("avx2")
 }
@@ -90,7 +90,7 @@ fn transpose(tile: &mut Tile) {
 #[target_feature(enable = "avx2")]
 fn load(row: &Row) -> __m256i {
     #[expect(unsafe_code, reason = "the load takes a raw pointer")]
-    // SAFETY: `row` is 32 readable bytes, and the load asks for no alignment.
+    // SAFETY: `row` is 32 readable bytes, and the load requires no alignment.
     unsafe {
         _mm256_loadu_si256(row.as_ptr().cast())
     }
@@ -99,7 +99,7 @@ fn load(row: &Row) -> __m256i {
 #[target_feature(enable = "avx2")]
 fn store(row: &mut Row, vector: __m256i) {
     #[expect(unsafe_code, reason = "the store takes a raw pointer")]
-    // SAFETY: `row` is 32 writable bytes that nothing else borrows, and the store asks for no alignment.
+    // SAFETY: `row` is 32 exclusively borrowed, writable bytes, and the store requires no alignment.
     unsafe {
         _mm256_storeu_si256(row.as_mut_ptr().cast(), vector);
     }

@@ -1,7 +1,7 @@
 //! ChaCha20 masks with 512-bit vectors, sixteen blocks at a time.
 //!
-//! Vector `w` of a tile holds word `w` of sixteen consecutive blocks. All masks of a plan are summed in that layout, in a
-//! buffer that stays in the first-level cache, and the sum is transposed into the order of the vector once at the end.
+//! Vector `w` of a tile holds word `w` of sixteen consecutive blocks. All masks of a plan are summed in that layout, in a buffer within the
+//! first-level cache, and the sum is transposed into the order of the vector once at the end.
 
 use std::arch::x86_64::*;
 
@@ -16,7 +16,7 @@ use super::width::{compiled, masks};
 
 masks!("avx512f,avx512bw,avx512vl", 16);
 
-/// Whether this processor has the instructions that this module requires.
+/// Whether this processor has the required instructions.
 pub(super) fn is_available() -> bool {
     super::avx2::is_available()
         && is_x86_feature_detected!("avx512f")
@@ -93,7 +93,7 @@ fn transpose(tile: &mut Tile) {
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 fn load(row: &Row) -> __m512i {
     #[expect(unsafe_code, reason = "the load takes a raw pointer")]
-    // SAFETY: `row` is 64 readable bytes, and the load asks for no alignment.
+    // SAFETY: `row` is 64 readable bytes, and the load requires no alignment.
     unsafe {
         _mm512_loadu_si512(row.as_ptr().cast())
     }
@@ -102,7 +102,7 @@ fn load(row: &Row) -> __m512i {
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 fn store(row: &mut Row, vector: __m512i) {
     #[expect(unsafe_code, reason = "the store takes a raw pointer")]
-    // SAFETY: `row` is 64 writable bytes that nothing else borrows, and the store asks for no alignment.
+    // SAFETY: `row` is 64 exclusively borrowed, writable bytes, and the store requires no alignment.
     unsafe {
         _mm512_storeu_si512(row.as_mut_ptr().cast(), vector);
     }

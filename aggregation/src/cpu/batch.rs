@@ -1,5 +1,5 @@
-//! The number of words that pass through all masks at a time.
+//! The number of words per pass through all masks.
 
-/// Number of words that pass through all masks together: 32 KiB, which stays in a first-level cache. It divides 2^24,
-/// so no batch straddles two nonces.
+/// Number of words per pass through all masks: 32 KiB, which fits a first-level cache. It divides 2^24, so a batch never straddles two
+/// nonces.
 pub(super) const BATCH: usize = 1 << 13;

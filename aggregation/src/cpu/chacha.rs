@@ -7,7 +7,7 @@ pub(super) const BLOCK_WORDS: usize = 16;
 /// Double rounds of ChaCha20.
 pub(super) const DOUBLE_ROUNDS: usize = 10;
 
-/// The state of RFC 8439 §2.3 for the block that holds word `index`, which starts that block.
+/// The state of RFC 8439 §2.3 for the block starting with word `index`.
 pub(super) fn initial_state(seed: &MaskSeed, plane: Plane, index: u64) -> [u32; BLOCK_WORDS] {
     debug_assert_eq!(index % WORDS_PER_BLOCK, 0, "vector kernels start on a block");
     let mut state = [0; BLOCK_WORDS];

@@ -50,7 +50,7 @@ fn total(sum: __m256i) -> i64 {
 fn load(row: &Row, at: usize) -> __m256i {
     let words: &[i16; LANES] = row[at..at + LANES].try_into().expect("the slice has that length");
     #[expect(unsafe_code, reason = "the load takes a raw pointer")]
-    // SAFETY: `words` is 32 readable bytes, and the load asks for no alignment.
+    // SAFETY: `words` is 32 readable bytes, and the load requires no alignment.
     unsafe {
         _mm256_loadu_si256(words.as_ptr().cast())
     }

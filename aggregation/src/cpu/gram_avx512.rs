@@ -7,7 +7,7 @@ use super::gram::{Products, Row, SIDE};
 /// Words of a vector.
 const LANES: usize = 32;
 
-/// Whether this processor has the instructions that this module requires.
+/// Whether this processor has the required instructions.
 pub(super) fn is_available() -> bool {
     super::avx512::is_available() && is_x86_feature_detected!("avx512vnni")
 }
@@ -50,7 +50,7 @@ fn total(sum: __m512i) -> i64 {
 fn load(row: &Row, at: usize) -> __m512i {
     let words: &[i16; LANES] = row[at..at + LANES].try_into().expect("the slice has that length");
     #[expect(unsafe_code, reason = "the load takes a raw pointer")]
-    // SAFETY: `words` is 64 readable bytes, and the load asks for no alignment.
+    // SAFETY: `words` is 64 readable bytes, and the load requires no alignment.
     unsafe {
         _mm512_loadu_si512(words.as_ptr().cast())
     }

@@ -23,7 +23,7 @@ pub enum Kernel {
     /// 128-bit vectors of ARM for masks; the compiler vectorizes the other loops there.
     #[cfg(target_arch = "aarch64")]
     Neon,
-    /// No processor-specific code of ours; the underlying `chacha20` crate has its own.
+    /// No processor-specific code of this crate; the underlying `chacha20` crate has its own.
     Portable,
 }
 
@@ -75,7 +75,7 @@ impl fmt::Display for Kernel {
     }
 }
 
-/// A kernel whose instructions this processor is known to have: the proof that they may be executed.
+/// A kernel with instructions known to be present on this processor: the proof that they may be executed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Present(Kernel);
 
@@ -85,8 +85,7 @@ impl Present {
         kernel.is_available().then_some(Self(kernel))
     }
 
-    /// Applies all masks of `plan` to at most [`BATCH`] words, which lie at `offset` of its vector, a multiple of
-    /// `BATCH`, and reduces them.
+    /// Applies all masks of `plan` to at most [`BATCH`] words at `offset` of its vector, a multiple of `BATCH`, and reduces them.
     ///
     /// # Panics
     /// If they lie outside.
@@ -175,7 +174,7 @@ impl Present {
     pub(super) fn products(self, left: &[gram::Row], right: &[gram::Row]) -> gram::Products {
         #[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "the instructions are found at run time"))]
         match self.0 {
-            // SAFETY: `check` found AVX-512 on this processor, the guard what else is needed.
+            // SAFETY: `check` found AVX-512 on this processor, the guard the other required features.
             #[cfg(target_arch = "x86_64")]
             Kernel::Avx512 if gram_avx512::is_available() => unsafe { gram_avx512::products(left, right) },
             // SAFETY: `check` found the instructions on this processor; `Avx512` includes AVX2.

@@ -1,7 +1,7 @@
 //! The processor: always available, the reference for every other device, and fast with wide vector instructions.
 //!
-//! A vector is cut into blocks that fit a core's cache, and each block passes through all masks before the next, so
-//! memory is traversed once whatever the number of masks. Threads share only their pool.
+//! A vector is cut into blocks of the size of a core's cache, and each block passes through all masks before the next, so memory is
+//! traversed once for any number of masks. Threads share only their pool.
 
 mod accumulator;
 #[cfg(target_arch = "x86_64")]
@@ -81,7 +81,7 @@ impl CpuAggregator {
         Ok(Self { name: name.into(), kernel, pool, memory: Arc::default() })
     }
 
-    /// Starts an empty sum whose words are accessible to this crate.
+    /// Starts an empty sum with words accessible to this crate.
     pub(crate) fn begin_here(&self, shape: Shape) -> Result<CpuAccumulator, AggregationError> {
         CpuAccumulator::new(shape, Arc::clone(&self.name), self.kernel, self.pool.clone(), &self.memory)
     }

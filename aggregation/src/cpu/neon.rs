@@ -12,7 +12,7 @@ use super::width::masks;
 
 masks!("neon", 4);
 
-/// Whether this processor has the instructions that this module requires.
+/// Whether this processor has the required instructions.
 pub(super) fn is_available() -> bool {
     is_aarch64_feature_detected!("neon")
 }
@@ -90,7 +90,7 @@ fn transpose(tile: &mut Tile) {
 #[target_feature(enable = "neon")]
 fn load(row: &Row) -> uint32x4_t {
     #[expect(unsafe_code, reason = "the load takes a raw pointer")]
-    // SAFETY: `row` is 16 readable bytes, and the load asks for no alignment beyond that of a word.
+    // SAFETY: `row` is 16 readable bytes, and the load requires no alignment beyond that of a word.
     unsafe {
         vld1q_u32(row.as_ptr())
     }
@@ -99,7 +99,7 @@ fn load(row: &Row) -> uint32x4_t {
 #[target_feature(enable = "neon")]
 fn store(row: &mut Row, vector: uint32x4_t) {
     #[expect(unsafe_code, reason = "the store takes a raw pointer")]
-    // SAFETY: `row` is 16 writable bytes that nothing else borrows, and the store asks for no alignment beyond a word's.
+    // SAFETY: `row` is 16 exclusively borrowed, writable bytes, and the store requires no alignment beyond a word's.
     unsafe {
         vst1q_u32(row.as_mut_ptr(), vector);
     }

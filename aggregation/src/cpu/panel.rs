@@ -6,8 +6,7 @@ use super::gram::{PANEL, Row, SIDE};
 use super::kernel::Present;
 use crate::robust::Inputs;
 
-/// Largest word that is multiplied whole: 128 sums of two products, the most that a lane accumulates in a panel, stay
-/// below 2^31.
+/// Largest word multiplied whole: 128 sums of two products, the maximum of a lane in a panel, stay below 2^31.
 const SMALL: i16 = 1 << 11;
 
 /// Some columns of all vectors, ready to be multiplied. Rows beyond the vectors and words beyond the columns are zero.

@@ -9,7 +9,7 @@ use super::{CpuAggregator, gram, select};
 use crate::AggregationError;
 use crate::robust::{Inputs, RobustStatistics, mirror};
 
-/// Number of columns that a thread takes at a time, so that they and their working memory stay in a second-level cache.
+/// Number of columns per thread and step, so that they and their working memory fit a second-level cache.
 const COLUMNS: usize = 1 << 10;
 
 impl RobustStatistics for CpuAggregator {

@@ -1,8 +1,8 @@
 //! Order statistics of many columns at once, without sorting and without a branch.
 //!
-//! The k-th smallest of a column is found bit by bit, from the highest: a bit is set if at most k values lie below the value
-//! with that bit set. Sixteen passes of comparing and counting over a tile that stays in a first-level cache serve all
-//! columns of the tile side by side, whatever the values are.
+//! The k-th smallest of a column is found bit by bit, from the highest: a bit is set if at most k values lie below the value with that bit
+//! set. Sixteen passes of comparing and counting over a tile within a first-level cache serve all columns of the tile side by side, for any
+//! values.
 
 use std::ops::Range;
 

@@ -6,9 +6,9 @@
 use secure_agg::modular::Modulus;
 use secure_agg::packing::{self, Unpacker};
 
-/// Number of words in a group, which takes as many bytes as a word has bits.
+/// Number of words in a group; a group takes as many bytes as a word has bits.
 const GROUP: usize = 8;
-/// Bytes that a group may read beyond its own, because its last word is loaded as 8 bytes.
+/// Number of bytes read beyond a group's own, because its last word is loaded as 8 bytes.
 const OVERREAD: usize = 8;
 
 /// `sum[i] += word i of packed`, where `packed` holds exactly `sum.len()` words.
@@ -71,7 +71,7 @@ fn add_groups<const BITS: usize>(sum: &mut [u32], packed: &[u8], modulus: Modulu
     add_rest(rest, &packed[whole * BITS..], modulus);
 }
 
-/// Word `lane` of the group that starts `bytes`.
+/// Word `lane` of the group at the start of `bytes`.
 #[inline(always)]
 #[expect(clippy::cast_possible_truncation, reason = "the value is masked to at most 31 bits")]
 fn word_at<const BITS: usize>(bytes: &[u8], lane: usize) -> u32 {
@@ -81,7 +81,7 @@ fn word_at<const BITS: usize>(bytes: &[u8], lane: usize) -> u32 {
     ((u64::from_le_bytes(eight) >> (lane * BITS % 8)) & ((1 << BITS) - 1)) as u32
 }
 
-/// Adds the last words, whose loads would pass the end.
+/// Adds the last words, for which full loads would pass the end.
 #[inline(never)]
 pub(super) fn add_rest(sum: &mut [u32], packed: &[u8], modulus: Modulus) {
     let mut unpacker = Unpacker::new(sum.len(), modulus);

@@ -13,7 +13,7 @@ use super::unpack;
 const GROUP: usize = 8;
 /// Bytes of one load.
 const LOAD: usize = 16;
-/// Shuffle index that gives a zero byte.
+/// Shuffle index for a zero byte.
 const ZERO: u8 = 0x80;
 
 /// See [`unpack::add`].
@@ -27,7 +27,7 @@ pub(super) fn add(sum: &mut [u32], packed: &[u8], modulus: Modulus) {
     }
     let bits = usize::from(modulus.bits());
     let middle = bits / 2;
-    // Number of groups whose second load lies entirely inside.
+    // Number of groups with a second load entirely inside.
     let whole = (packed.len() + bits).saturating_sub(middle + LOAD) / bits;
     let whole = whole.min(sum.len() / GROUP);
     let (groups, rest) = sum.split_at_mut(whole * GROUP);
@@ -82,7 +82,7 @@ impl Layout {
 fn half(bytes: &[u8]) -> __m128i {
     let bytes: &[u8] = &bytes[..LOAD];
     #[expect(unsafe_code, reason = "the load takes a raw pointer")]
-    // SAFETY: `bytes` is 16 readable bytes, and the load asks for no alignment.
+    // SAFETY: `bytes` is 16 readable bytes, and the load requires no alignment.
     unsafe {
         _mm_loadu_si128(bytes.as_ptr().cast())
     }
@@ -91,7 +91,7 @@ fn half(bytes: &[u8]) -> __m128i {
 #[target_feature(enable = "avx2")]
 fn vector_of_bytes(bytes: &[u8; 32]) -> __m256i {
     #[expect(unsafe_code, reason = "the load takes a raw pointer")]
-    // SAFETY: `bytes` is 32 readable bytes, and the load asks for no alignment.
+    // SAFETY: `bytes` is 32 readable bytes, and the load requires no alignment.
     unsafe {
         _mm256_loadu_si256(bytes.as_ptr().cast())
     }
@@ -100,7 +100,7 @@ fn vector_of_bytes(bytes: &[u8; 32]) -> __m256i {
 #[target_feature(enable = "avx2")]
 fn load(words: &[u32; GROUP]) -> __m256i {
     #[expect(unsafe_code, reason = "the load takes a raw pointer")]
-    // SAFETY: `words` is 32 readable bytes, and the load asks for no alignment.
+    // SAFETY: `words` is 32 readable bytes, and the load requires no alignment.
     unsafe {
         _mm256_loadu_si256(words.as_ptr().cast())
     }
@@ -109,7 +109,7 @@ fn load(words: &[u32; GROUP]) -> __m256i {
 #[target_feature(enable = "avx2")]
 fn store(words: &mut [u32; GROUP], vector: __m256i) {
     #[expect(unsafe_code, reason = "the store takes a raw pointer")]
-    // SAFETY: `words` is 32 writable bytes that nothing else borrows, and the store asks for no alignment.
+    // SAFETY: `words` is 32 exclusively borrowed, writable bytes, and the store requires no alignment.
     unsafe {
         _mm256_storeu_si256(words.as_mut_ptr().cast(), vector);
     }

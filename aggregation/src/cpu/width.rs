@@ -1,10 +1,10 @@
-//! What the kernels of every width have in the same words, expanded in each with its own features of the processor.
+//! Code shared by the kernels of every width, expanded in each with its own features of the processor.
 
-/// The tiles of a kernel that expands `$lanes` blocks side by side, and the masks of a plan summed in them. The kernel has
-/// `expand`, which adds a mask to tiles, and `transpose`.
+/// The tiles of a kernel with `$lanes` blocks side by side, and the masks of a plan summed in them. The kernel provides `expand`, which
+/// adds a mask to tiles, and `transpose`.
 macro_rules! masks {
     ($features:literal, $lanes:literal) => {
-        /// Blocks that go side by side: the 32-bit lanes of a vector.
+        /// Number of parallel blocks: the 32-bit lanes of a vector.
         const LANES: usize = $lanes;
         type Row = [u32; LANES];
         /// As many blocks: row `w` is word `w` of each.
@@ -12,7 +12,7 @@ macro_rules! masks {
         const TILE_WORDS: usize = BLOCK_WORDS * LANES;
         const TILES: usize = BATCH / TILE_WORDS;
 
-        /// Applies all masks to at most [`BATCH`] words of one nonce that start on a block, and reduces them.
+        /// Applies all masks to at most [`BATCH`] words of one nonce, from the start of a block, and reduces them.
         #[target_feature(enable = $features)]
         pub(super) fn apply_masks(plan: &MaskPlan, offset: u64, words: &mut [u32]) {
             let mut masks: [Tile; TILES] = [[[0; LANES]; BLOCK_WORDS]; TILES];
@@ -37,7 +37,7 @@ macro_rules! masks {
 }
 pub(super) use masks;
 
-/// What the compiler makes of the portable text where it may use these features.
+/// The portable code, compiled for these features.
 #[cfg(target_arch = "x86_64")]
 macro_rules! compiled {
     ($features:literal) => {

@@ -18,21 +18,21 @@ use super::patience::{PATIENCE, PATIENCE_PER_LAUNCH, wait};
 use super::staging::Staging;
 use crate::gpu::{Gpu, GpuError, LONGEST_PIECE, Launch, Limits, Products, Rows, SEED_WORDS, SeedList, fill_with_bytes};
 
-/// The kernels as portable code that the driver compiles for the GPU it finds: see `regenerate.py`.
+/// The kernels as portable code, compiled by the driver for the GPU at hand: see `regenerate.py`.
 const PTX: &str = include_str!("kernels.sm_75.ptx");
-/// Lowest compute capability that can run them.
+/// Lowest supported compute capability.
 const CAPABILITY: (i32, i32) = (7, 5);
 /// Threads of a block, as in `kernels.cu`.
 const BLOCK: u32 = 256;
 /// Threads resident on a multiprocessor at 64 registers each.
 const RESIDENT: usize = 1024;
-/// Bytes of keystream that a multiprocessor generates in 40 ms per kHz of its clock: 64 lanes of 644 instructions per
-/// block of 64 bytes (`check_ptx.py` prints the count), which is 6 bytes per clock.
+/// Bytes of keystream per multiprocessor in 40 ms and kHz of its clock: 64 lanes of 644 instructions per block of 64 bytes (`check_ptx.py`
+/// prints the count), which is 6 bytes per clock.
 const BYTES_PER_KHZ: u64 = 240;
-/// Clock of a GPU that does not tell it, as virtual ones may not: launches of one mask each would be much slower.
+/// Clock of a GPU that does not report it, such as some virtual ones: launches of one mask each would be much slower.
 const USUAL_KHZ: u64 = 1_500_000;
 
-/// Number of packed inputs that are kept until later ones are uploaded.
+/// Number of packed inputs kept until later ones are uploaded.
 const INPUTS: usize = 2;
 
 pub(super) struct CudaGpu {
@@ -42,7 +42,7 @@ pub(super) struct CudaGpu {
     upward: Arc<CudaStream>,
     uploads: Mutex<Staging>,
     downloads: Mutex<Staging>,
-    /// The last packed inputs: freeing one at once would delay the next until the kernel that reads it is done.
+    /// The last packed inputs: freeing one immediately would delay the next until the kernel reading it has finished.
     inputs: Mutex<VecDeque<CudaSlice<u32>>>,
     unmask: CudaFunction,
     add_packed: CudaFunction,
@@ -61,8 +61,8 @@ pub(super) struct Seeds {
 
 impl Drop for Seeds {
     fn drop(&mut self) {
-        // Queued after the kernels that read the seeds and before the memory is freed. A GPU that rejects this is lost,
-        // and its memory with it.
+        // Queued after the kernels that read the seeds and before the memory is freed. If a GPU rejects this, it is lost together with its
+        // memory.
         let _ = self.stream.memset_zeros(&mut self.records);
     }
 }
@@ -202,7 +202,7 @@ impl Gpu for CudaGpu {
         if sent.is_ok()
             && let Err(error) = self.settle()
         {
-            // Freeing or wiping it would wait for a GPU that may never finish with it.
+            // Freeing or wiping it would wait for a GPU that may hang.
             std::mem::forget(staging);
             return Err(error);
         }

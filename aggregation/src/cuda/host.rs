@@ -39,7 +39,7 @@ unsafe extern "C" {
     fn host_add_packed(grid_x: u32, block: u32, sum: *mut u32, at: u64, packed: *const u32, len: u64, bits: u32);
 }
 
-/// Runs the CUDA kernels' text on the processor, slowly: as many devices as asked for, each of which runs out of memory beyond
+/// Runs the CUDA kernels' text on the processor, slowly: as many devices as configured, each of which runs out of memory beyond
 /// `memory_words` words (0: never).
 #[must_use]
 pub fn open(devices: usize, memory_words: usize) -> impl Aggregator {

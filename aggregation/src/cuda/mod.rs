@@ -1,7 +1,7 @@
 //! NVIDIA GPUs through the CUDA driver, and the kernels' text compiled for the processor.
 //!
-//! No NVIDIA library is linked and nothing is compiled at build time: the kernels are committed as PTX, and the
-//! driver's library is loaded when a device is requested. Without it, the device is reported as unavailable.
+//! The kernels are committed as PTX, so the build needs no NVIDIA library or compiler. The driver's library is loaded when a device is
+//! requested. Without it, the device is reported as unavailable.
 
 #[cfg(feature = "cuda")]
 mod gpu;
@@ -25,12 +25,12 @@ mod present {
     use crate::gpu::{GpuAggregator, GpuError};
     use crate::{AggregationError, Aggregator};
 
-    /// Number of GPUs that the driver offers, at least 1. The driver respects `CUDA_VISIBLE_DEVICES`.
+    /// Number of GPUs offered by the driver, at least 1. The driver respects `CUDA_VISIBLE_DEVICES`.
     ///
     /// # Errors
-    /// The reason there is none, for operators.
+    /// The reason for zero GPUs, for operators.
     pub fn count() -> Result<usize, String> {
-        // SAFETY: the library is the NVIDIA driver's, whose initialisers ask nothing of those who load it.
+        // SAFETY: the library is the NVIDIA driver's; its initialisers have no preconditions.
         #[expect(unsafe_code, reason = "loading a library runs its code")]
         let present = unsafe { cudarc::driver::sys::is_culib_present() };
         if !present {
@@ -52,7 +52,7 @@ mod present {
     /// Opens the GPU with this number, or all of them, which then share each vector.
     ///
     /// # Errors
-    /// [`AggregationError::Device`] when there is none, or it cannot run the kernels.
+    /// [`AggregationError::Device`] if it is missing or cannot run the kernels.
     pub fn open(ordinal: Option<usize>) -> Result<impl Aggregator, AggregationError> {
         let asked = ordinal.map_or_else(|| "cuda".to_owned(), |ordinal| format!("cuda:{ordinal}"));
         let failed = |reason| GpuError::Failed(reason).of(&asked, 0);

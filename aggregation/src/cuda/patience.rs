@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::gpu::GpuError;
 
-/// Timeout for a GPU on which we have queued nothing, plus the time for each launch, which takes about 50 ms: others
-/// may use the GPU too. A GPU that takes longer is considered hung.
+/// Timeout for a GPU without queued launches, plus about 50 ms for each launch: other programs may use the GPU too. A slower GPU is
+/// considered hung.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 pub(super) const PATIENCE_PER_LAUNCH: Duration = Duration::from_secs(1);
 

@@ -1,7 +1,6 @@
 //! Page-locked memory in pairs of buffers: one is transferred while the other is filled or emptied.
 //!
-//! Pageable memory would be copied through a buffer of the driver first, which we could not wipe and which the caller
-//! would have to wait for.
+//! Pageable memory would first be copied through a driver's buffer, which we cannot wipe and which delays the caller.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use zeroize::Zeroize;
 use super::patience::{PATIENCE, wait};
 use crate::gpu::GpuError;
 
-/// Size of a buffer in words, 4 MiB: long enough that the cost of starting a copy is negligible.
+/// Size of a buffer in words, 4 MiB: large enough to make the cost of starting a copy negligible.
 pub(super) const BUFFER: usize = 1 << 20;
 
 /// A pair of buffers for one direction, and the stream of their copies.
@@ -51,7 +50,7 @@ impl Buffer {
         self.words.as_mut().ok_or_else(|| GpuError::Failed("an earlier copy never ended".to_owned()))
     }
 
-    /// Records that a copy from or to the buffer was started. The buffer is given up if its end cannot be known.
+    /// Records the start of a copy from or to the buffer. The buffer is given up if the copy's end cannot be determined.
     fn started(&mut self, stream: &CudaStream) -> Result<(), GpuError> {
         match stream.record_event(None) {
             Ok(event) => self.busy = Some(event),
@@ -65,7 +64,7 @@ impl Buffer {
 }
 
 impl Drop for Buffer {
-    /// Erases what was transferred. A lost device may never end a copy; the memory is then kept without being erased.
+    /// Erases the transferred words. A lost device may never end a copy; the memory is then leaked without being erased.
     fn drop(&mut self) {
         if let Ok(words) = self.settled(PATIENCE)
             && let Ok(words) = words.as_mut_slice()
@@ -95,7 +94,7 @@ impl Staging {
             self.next = 1 - self.next;
             let place = &mut buffer.settled(patience)?.as_mut_slice()?[..end - at];
             fill(at, place);
-            // The copy reads `place` later: nothing else accesses it until the event signals.
+            // The copy reads `place` later; until the event signals, it has exclusive access.
             self.stream.memcpy_htod(&*place, &mut target)?;
             buffer.started(&self.stream)?;
         }
@@ -130,7 +129,7 @@ impl Staging {
         let source = memory.try_slice(words.clone()).ok_or_else(beyond)?;
         let buffer = &mut self.buffers[here];
         let place = &mut buffer.settled(patience)?.as_mut_slice()?[..words.len()];
-        // The copy writes `place` later: nothing else accesses it until the event signals.
+        // The copy writes `place` later; until the event signals, it has exclusive access.
         self.stream.memcpy_dtoh(&source, place)?;
         buffer.started(&self.stream)?;
         Ok(here)

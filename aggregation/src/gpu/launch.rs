@@ -10,10 +10,9 @@ pub(crate) struct Limits {
     /// Maximum number of words in a buffer: a power of two from [`SHORTEST_PIECE`](super::SHORTEST_PIECE) to
     /// [`LONGEST_PIECE`](super::LONGEST_PIECE).
     pub(crate) piece_words: usize,
-    /// Number of threads that run at once. Fewer would leave parts of the device idle.
+    /// Number of concurrent threads. Fewer would leave parts of the device idle.
     pub(crate) threads: usize,
-    /// Bytes of keystream per launch: what the device generates in at most 50 ms, so that watchdogs and other users of
-    /// the device are not blocked.
+    /// Bytes of keystream per launch: at most 50 ms of the device's work, to satisfy watchdogs and other users of the device.
     pub(crate) launch_bytes: u64,
 }
 
@@ -33,7 +32,7 @@ pub(crate) struct Launch {
 
 /// Least number of seeds per part, so that atomic additions stay few compared to the arithmetic.
 const SEEDS_OF_A_PART: usize = 4;
-/// Number of times that a launch should fill all resident threads, so that the last, incomplete wave wastes little.
+/// Number of waves per launch, so that the last, incomplete one wastes little.
 const WAVES: usize = 16;
 /// Words of a ChaCha20 block, the share of a thread.
 const BLOCK_WORDS: usize = 16;
@@ -46,8 +45,8 @@ impl Launch {
         self.words.div_ceil(BLOCK_WORDS)
     }
 
-    /// All launches that apply `seeds` masks to the `words` words at `offset` of a vector on `plane`. The piece lies
-    /// within one nonce and starts on a block.
+    /// All launches applying `seeds` masks to the `words` words at `offset` of a vector on `plane`. The piece lies within one nonce and
+    /// starts on a block.
     pub(crate) fn all(plane: Plane, offset: u64, words: usize, seeds: usize, limits: Limits) -> Vec<Self> {
         debug_assert!(offset % WORDS_PER_NONCE + words as u64 <= WORDS_PER_NONCE, "a piece has one nonce");
         debug_assert!(offset.is_multiple_of(BLOCK_WORDS as u64), "a piece starts on a block");
@@ -57,7 +56,7 @@ impl Launch {
         let first_block = small(usize::try_from(offset % WORDS_PER_NONCE / BLOCK_WORDS as u64).unwrap_or(usize::MAX));
         let blocks = words.div_ceil(BLOCK_WORDS);
         let most = usize::try_from(limits.launch_bytes / (64 * blocks as u64)).unwrap_or(usize::MAX).max(1);
-        // Launches of equal size, so that none is left with a handful of seeds.
+        // Launches of equal size, to avoid one with a handful of seeds.
         let each = seeds.div_ceil(seeds.div_ceil(most).max(1)).max(1);
         (0..seeds)
             .step_by(each)

@@ -1,9 +1,7 @@
-//! The common part of all GPUs: a sum in pieces of device memory, masks as lists of seeds, and work split into
-//! launches.
+//! The common part of all GPUs: a sum in pieces of device memory, masks as lists of seeds, and work split into launches.
 //!
-//! The interface of each vendor is reduced to the few operations of [`Gpu`]; everything that decides *what* is computed
-//! lives here once, and is tested through each of them. Device memory holds sums, inputs in transit and seeds; every
-//! [`Gpu`] wipes seeds after use.
+//! The interface of each vendor is reduced to the few operations of [`Gpu`]; all decisions on *what* to compute are here, and are tested
+//! through each of them. Device memory holds sums, inputs in transit and seeds; every [`Gpu`] wipes seeds after use.
 
 mod accumulator;
 mod aggregator;
@@ -20,8 +18,8 @@ pub(crate) use self::launch::{Launch, Limits};
 pub(crate) use self::rows::{Products, Rows};
 use crate::AggregationError;
 
-/// Maximum length of a piece: the words that share a nonce, 64 MiB. Pieces are powers of two no longer than this, so
-/// none straddles two nonces and each starts on a word of its packed form.
+/// Maximum length of a piece: the words of one nonce, 64 MiB. Pieces are powers of two no longer than this, so each lies within one nonce
+/// and starts on a word of its packed form.
 pub(crate) const LONGEST_PIECE: usize = 1 << 24;
 /// Minimum length of a piece (256 KiB), unless the vector is shorter. A device with less memory is useless.
 pub(crate) const SHORTEST_PIECE: usize = 1 << 16;
@@ -81,7 +79,7 @@ impl SeedList {
     /// The masks of `plan` from number `first` on, at most [`SEEDS_AT_ONCE`].
     pub(crate) fn of(plan: &MaskPlan, first: usize) -> Self {
         let left = plan.len().saturating_sub(first).min(SEEDS_AT_ONCE);
-        // Allocated once, so that growth leaves no keys in freed memory.
+        // Allocated once, so that growth does not leave keys in freed memory.
         let mut list = Self(Vec::with_capacity(left));
         for (seed, sign) in plan.masks().skip(first).take(left) {
             let mut record = SeedRecord { key: [0; 8], factor: 1, unused: [0; 3] };

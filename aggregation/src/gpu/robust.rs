@@ -13,7 +13,7 @@ use crate::robust::{Inputs, RobustStatistics, mirror};
 
 /// Groups of columns in progress on a device.
 const UNDER_WAY: usize = 2;
-/// Smallest group that is tried if device memory is short.
+/// Smallest group to try if device memory is short.
 const FEWEST_COLUMNS: usize = 16;
 /// Maximum number of columns in a group: with one thread per two columns, within the launch limit of every device.
 const MOST_COLUMNS: usize = 1 << 22;
@@ -21,7 +21,7 @@ const MOST_COLUMNS: usize = 1 << 22;
 const MOST_PARTS: u32 = 65_535;
 /// Approximate cost of searching a byte of a row bit by bit, in bytes of keystream.
 const SEARCH_COST: u64 = 4;
-/// Approximate number of products of words that cost as much as a byte of keystream.
+/// Approximate number of products of words per byte of keystream at equal cost.
 const PRODUCTS_OF_A_BYTE: u64 = 2;
 
 impl<G: Gpu> RobustStatistics for GpuAggregator<G> {
@@ -51,7 +51,7 @@ impl<G: Gpu> RobustStatistics for GpuAggregator<G> {
     fn gram(&self, inputs: Inputs<'_>) -> Result<Vec<i64>, AggregationError> {
         let vectors = inputs.vectors().len();
         let mut products = vec![0; vectors * vectors];
-        // The number of vectors whose products with all vectors fit one piece of memory.
+        // The number of vectors with products that fit one piece of memory.
         let piece = self.gpus.iter().map(|gpu| gpu.limits().piece_words).min().unwrap_or(0);
         let tile = TILE as usize;
         let band = (piece / (2 * vectors) / tile * tile).max(tile);
@@ -139,7 +139,7 @@ impl<G: Gpu> GpuAggregator<G> {
         Ok(sums)
     }
 
-    /// Adds nothing until there is memory for all groups.
+    /// Adds only after allocating memory for all groups.
     fn add_products(
         &self,
         inputs: Inputs<'_>,
@@ -156,7 +156,7 @@ impl<G: Gpu> GpuAggregator<G> {
             let gpu = &self.gpus[device];
             for (number, sums) in sums[device].iter_mut().enumerate() {
                 for products in products(*rows, number * band, band, gpu.limits().launch_bytes) {
-                    // Whatever the failure, a retry would add some products twice.
+                    // After any failure, a retry would add some products twice.
                     gpu.gram(memory, &products, sums).map_err(|error| GpuError::Failed(error.to_string()))?;
                 }
             }
@@ -165,8 +165,7 @@ impl<G: Gpu> GpuAggregator<G> {
     }
 }
 
-/// The launches that multiply `band` vectors from `first` on, a multiple of [`TILE`], with all vectors from their tile
-/// on.
+/// The launches multiplying `band` vectors from `first` on, a multiple of [`TILE`], with all vectors from their tile on.
 fn products(rows: Rows, first: usize, band: usize, launch_bytes: u64) -> Vec<Products> {
     let first_row = small(first);
     let end = rows.vectors.min(small(first + band)).div_ceil(TILE);

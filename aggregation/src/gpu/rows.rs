@@ -1,4 +1,4 @@
-//! Columns of many vectors in device memory, and the launches that multiply them.
+//! Columns of many vectors in device memory, and the launches multiplying them.
 
 use std::ops::Range;
 
@@ -39,7 +39,7 @@ impl Rows {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Products {
     pub(crate) rows: Rows,
-    /// The tiles of vectors that are multiplied with all from their own tile on.
+    /// The tiles of vectors to multiply with all from their own tile on.
     pub(crate) tiles: Range<u32>,
     /// The vector whose products come first in the sums.
     pub(crate) first_row: u32,
@@ -51,7 +51,7 @@ impl Products {
         (self.tiles.end - self.tiles.start) * self.rows.tiles()
     }
 
-    /// Threads that share the columns.
+    /// Number of threads sharing the columns.
     pub(crate) const fn threads(&self) -> usize {
         (self.rows.width as usize).div_ceil(WORDS_OF_A_THREAD)
     }

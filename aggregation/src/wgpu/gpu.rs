@@ -26,7 +26,7 @@ pub(super) struct WgpuGpu {
     limits: Limits,
 }
 
-/// Words in a buffer, and the last submission that uses them.
+/// Words in a buffer, and the last submission using them.
 pub(super) struct Memory {
     words: Buffer,
     last: Option<SubmissionIndex>,
@@ -46,8 +46,7 @@ pub(super) struct Seeds {
 
 impl Drop for Seeds {
     fn drop(&mut self) {
-        // The queue is ordered: the kernels that read the seeds come first. A device that rejects this is lost, and its
-        // memory with it.
+        // The queue is ordered: the kernels reading the seeds come first. If a device rejects this, it is lost together with its memory.
         drop(self.line.submit(|encoder| encoder.clear_buffer(&self.records, 0, None)));
     }
 }
@@ -137,7 +136,7 @@ impl WgpuGpu {
             pass.set_bind_group(0, &bound, &[]);
             pass.dispatch_workgroups(groups, parts, 1);
         })?;
-        // One launch runs while the next is prepared; no more are ever queued.
+        // One launch runs while the next is prepared; the queue is never longer.
         match memory.last.replace(submission) {
             Some(before) => self.line.wait(before),
             None => Ok(()),
@@ -192,7 +191,7 @@ impl Gpu for WgpuGpu {
         self.run(&self.add_packed, params.told(), &input, memory, words, 1)
     }
 
-    /// Copies the seeds through our own buffer, so that no other copy of them remains.
+    /// Copies the seeds through our own buffer, to avoid other copies of them.
     fn load(&self, seeds: &SeedList) -> Result<Seeds, GpuError> {
         let mut words = Zeroizing::new(Vec::with_capacity(SEED_WORDS * seeds.records().len()));
         for record in seeds.records() {
@@ -282,7 +281,7 @@ mod tests {
     use super::*;
     use crate::wgpu::adapters;
 
-    /// What a kernel sees of the seeds' buffer, while in use and after.
+    /// A kernel's view of the seeds' buffer, in use and afterwards.
     #[test]
     fn seeds_are_wiped_from_device_memory() {
         let Some(found) = adapters().pop() else {

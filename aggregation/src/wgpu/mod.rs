@@ -1,8 +1,7 @@
 //! GPUs of any vendor through Vulkan, Metal or Direct3D 12.
 //!
-//! Nothing is linked: without a driver there are no adapters. A software rasteriser such as Mesa's llvmpipe is an
-//! adapter too; it is slower than the processor's own code and only used if chosen by name, which is how tests run the
-//! kernels without a GPU.
+//! Drivers are loaded at run time; without one, the list of adapters is empty. A software rasteriser such as Mesa's llvmpipe is an adapter
+//! too; it is slower than the processor's own code and is used only if chosen by name. Tests use it to run the kernels without a GPU.
 
 mod gpu;
 mod queue;
@@ -13,7 +12,7 @@ use self::gpu::WgpuGpu;
 use crate::gpu::GpuAggregator;
 use crate::{AggregationError, Aggregator};
 
-/// An adapter that was found, not opened.
+/// An adapter before opening.
 pub struct Found {
     adapter: Adapter,
     info: AdapterInfo,

@@ -11,8 +11,8 @@ use ::wgpu::{
 
 use crate::gpu::GpuError;
 
-/// Maximum wait for one piece of work, which takes milliseconds on a GPU and a second on a software rasteriser. A
-/// device that takes longer is considered lost.
+/// Maximum wait for one piece of work, normally milliseconds on a GPU and a second on a software rasteriser. A slower device is considered
+/// lost.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A device and its queue.
@@ -36,7 +36,7 @@ impl Line {
         Self { device, queue, lost }
     }
 
-    /// Runs `work` and returns the first error that the device reported meanwhile. A lost device accepts calls
+    /// Runs `work` and returns the first error that the device reported during it. A lost device accepts calls
     /// silently, so its loss is checked too.
     pub(super) fn checked<T>(&self, work: impl FnOnce() -> T) -> Result<T, GpuError> {
         let filters = [ErrorFilter::Internal, ErrorFilter::Validation, ErrorFilter::OutOfMemory];
@@ -70,7 +70,7 @@ impl Line {
         Ok(buffer)
     }
 
-    /// Submits the commands that `record` records.
+    /// Submits the recorded commands.
     pub(super) fn submit(&self, record: impl FnOnce(&mut CommandEncoder)) -> Result<SubmissionIndex, GpuError> {
         self.checked(|| {
             let mut encoder = self.device.create_command_encoder(&Default::default());
@@ -103,7 +103,7 @@ impl Line {
         outcome
     }
 
-    /// Requests mapping of the whole of `buffer`; the receiver is told when it is mapped.
+    /// Requests mapping of the whole of `buffer`; the receiver is notified when it is mapped.
     fn asked(&self, buffer: &Buffer, mode: MapMode) -> Result<Receiver<Result<(), BufferAsyncError>>, GpuError> {
         let (tell, told) = mpsc::channel();
         self.checked(|| {

@@ -1,7 +1,7 @@
-//! Runs the CUDA device against a stand-in for NVIDIA's driver (`driver.cpp`), where there is no GPU: every call, its order
-//! and its arguments are real, the memory is the processor's and the kernels are their own text compiled as C++.
+//! Runs the CUDA device against a stand-in for NVIDIA's driver (`driver.cpp`), without a GPU: every call, its order and its arguments are
+//! real, the memory is the processor's and the kernels are their own text compiled as C++.
 //!
-//! Each case is a process of its own, since a driver is loaded once and is told its faults when it starts.
+//! Each case is a process of its own, since a driver is loaded once and reads its faults at startup.
 #![cfg(all(feature = "cuda", feature = "host-cuda-test", target_os = "linux"))]
 
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ fn driver() -> &'static PathBuf {
     })
 }
 
-/// Runs one of the cases below in a process that finds the stand-in; what it and the stand-in said.
+/// Runs one of the cases below in a process with the stand-in, and returns their output.
 fn case(name: &str, faults: &[(&str, &str)]) -> String {
     let mut child = Command::new(std::env::current_exe().expect("a test knows its program"));
     child.args(["--exact", name, "--ignored", "--nocapture"]).env("LD_LIBRARY_PATH", driver());
@@ -46,20 +46,20 @@ fn the_device_conforms() {
     case("conforms", &[]);
 }
 
-/// The same where nothing waits in a stream.
+/// The same with streams that execute at once.
 #[test]
 fn the_device_conforms_when_streams_are_fast() {
     case("conforms", &[("STAND_IN_EAGER", "1")]);
 }
 
-/// One piece of page-locked memory is filled while the one before it travels, and no third is needed.
+/// One page-locked buffer is filled while the other is transferred; two buffers suffice.
 #[test]
 fn uploads_go_through_two_buffers_at_a_time() {
     let said = case("uploads", &[]);
     assert!(said.contains("uploads under way at the same time: 2\n"), "{said}");
 }
 
-/// A virtual GPU may not tell its clock, by which launches are sized.
+/// A virtual GPU may not report its clock, which determines the size of launches.
 #[test]
 fn masks_share_launches_whatever_the_clock() {
     for (clock, launches) in [("1000", 7), ("0", 1)] {
@@ -95,7 +95,7 @@ fn cpu() -> CpuAggregator {
 
 const WORDS: usize = 600_000;
 
-/// A sum, a plan for it, and what unmasking gives.
+/// A sum, a plan for it, and the unmasked result.
 fn work() -> (Vec<u32>, MaskPlan, Vec<u32>) {
     let shape = Shape::new(WORDS, 24).expect("in range");
     let mut plan = MaskPlan::new(Plane::Model, WORDS as u64, shape.modulus()).expect("in range");

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use client_sdk::journal::MemoryJournal;
 use client_sdk::learning::{MetricValue, Parameters};
+use client_sdk::transport::Proxy;
 use client_sdk::{Participant, SecurityPolicy, Trained, Trainer, TrainerError, TrainingJob};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -26,6 +27,7 @@ pub(crate) async fn run(one_way: Duration) -> Outcome {
     for index in 0..PARTICIPANTS {
         let mut participant = Participant::builder()
             .server(&url)
+            .proxy(Proxy::none())
             .ca_pem(server.ca_pem())
             .enrollment_token(server.enrollment_token(&format!("device-{index:04}")).await?)
             .task("bench")
@@ -48,7 +50,7 @@ pub(crate) async fn run(one_way: Duration) -> Outcome {
     Ok(())
 }
 
-/// Moves the model a little, at once: from a model that did not move nobody gives a second update.
+/// Moves the model a little, at once.
 struct Nudge;
 
 impl Trainer for Nudge {

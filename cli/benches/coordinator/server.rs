@@ -310,7 +310,9 @@ impl Device {
             findings: Vec::new(),
             training: None,
             declined: None,
+            batch: None,
             round_trip_ms: None,
+            refusals: Vec::new(),
         };
         let Response::CheckedIn(reply) = self.transport.send(&Request::CheckIn(request)).await else {
             return Err(OTHER.into());
@@ -330,6 +332,7 @@ impl Device {
                 CheckInReply::Assigned(work) => self.report(&work, &input).await?,
                 other @ (CheckInReply::Invited(_)
                 | CheckInReply::Asked { .. }
+                | CheckInReply::Batch(_)
                 | CheckInReply::Train(_)
                 | CheckInReply::Discard { .. }) => {
                     return Err(

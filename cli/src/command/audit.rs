@@ -22,20 +22,20 @@ const LINE_MAX_BYTES: u64 = 1 << 20;
 pub(crate) enum AuditCommand {
     /// List entries, newest first
     List(List),
-    /// Write the whole log, with its signed head, to a file
+    /// Write the complete log and its signed head to a file
     Export {
-        /// The file, which must not exist
+        /// Output file; must not exist
         #[arg(value_name = "FILE")]
         file: PathBuf,
         #[command(flatten)]
         server: ServerArgs,
     },
-    /// Show the key that signs the log, and its newest signed head; keep both elsewhere
+    /// Show the log's signing key and its newest signed head; store both elsewhere
     Head {
         #[command(flatten)]
         server: ServerArgs,
     },
-    /// Check an exported log, without a coordinator
+    /// Verify an exported log offline
     Verify(Verify),
 }
 
@@ -48,14 +48,14 @@ pub(crate) struct List {
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     #[arg(value_parser = one_of(EventKind::ALL, EventKind::as_str))]
     kind: Vec<EventKind>,
-    /// Only what happened then or later: RFC 3339, or milliseconds since 1970
+    /// Only entries at or after this time: RFC 3339 or milliseconds since 1970
     #[arg(long, value_name = "TIME", value_parser = coordinator::parse_time)]
     since: Option<Timestamp>,
-    /// Only what happened before then: RFC 3339, or milliseconds since 1970
+    /// Only entries before this time: RFC 3339 or milliseconds since 1970
     #[arg(long, value_name = "TIME", value_parser = coordinator::parse_time)]
     until: Option<Timestamp>,
-    /// Only what this one did: the name or id of an operator's token, the id of a participant, the SHA-256 of an identity, or coordinator
-    #[arg(long, value_name = "WHO")]
+    /// Only entries by this actor: name or id of an operator token, participant id, SHA-256 of an identity, or coordinator
+    #[arg(long, value_name = "ACTOR")]
     actor: Option<String>,
     #[command(flatten)]
     part: PartArgs,
@@ -63,13 +63,13 @@ pub(crate) struct List {
 
 #[derive(clap::Args)]
 pub(crate) struct Verify {
-    /// What `audit export` wrote
+    /// A file written by `audit export`
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The key that must have signed it, 64 hexadecimal digits [default: the one that the file names]
+    /// Expected signing key, 64 hexadecimal digits [default: the key named in the file]
     #[arg(long, value_name = "HEX")]
     key: Option<AuditKey>,
-    /// A head that was kept: what `audit head --format json` printed, or the last line of an earlier export
+    /// A stored head to compare with: output of `audit head --format json`, or the last line of an earlier export
     #[arg(long, value_name = "FILE")]
     head: Option<PathBuf>,
 }
@@ -78,9 +78,9 @@ impl AuditCommand {
     pub(crate) async fn run(self, output: Output) -> Outcome {
         match self {
             Self::List(list) => list.run(output).await,
-            Self::Export { file, server } => export(&Server::new(&server)?, &file, output).await,
+            Self::Export { file, server } => export(&server.client()?, &file, output).await,
             Self::Head { server } => {
-                let view: AuditKeyView = Server::new(&server)?.get(route::AUDIT_KEY, &[]).await?;
+                let view: AuditKeyView = server.client()?.get(route::AUDIT_KEY, &[]).await?;
                 output.answer(&view, || told(&view));
                 Ok(())
             }
@@ -111,7 +111,7 @@ impl List {
             ("until", time(self.until)),
             ("actor", self.actor),
         ]);
-        let part = Server::new(&self.part.server)?.part::<EventView>(route::AUDIT, &narrow, self.part).await?;
+        let part = self.part.server.client()?.part::<EventView>(route::AUDIT, &narrow, self.part).await?;
         let nothing = none_of(&narrow, "Nothing happened yet.");
         output.answer_list(&part, |entries, terminal| table(entries, terminal, nothing));
         Ok(())
@@ -189,7 +189,7 @@ struct Verdict {
     entries: u64,
     signed_at: Timestamp,
     key: AuditKey,
-    /// Whether somebody said which key must have signed it.
+    /// Whether the expected signing key was given.
     key_was_given: bool,
 }
 
@@ -240,7 +240,7 @@ fn read_head(path: &Path) -> Outcome<Head> {
     let answer = serde_json::from_str::<Answer>(last).ok().and_then(|answer| answer.data.head);
     answer
         .or_else(|| serde_json::from_str(&text).ok())
-        .ok_or_else(|| Failure::new(Exit::Data, format!("{} holds no signed head of an audit log", path.display())))
+        .ok_or_else(|| Failure::new(Exit::Data, format!("{} is not a signed head of an audit log", path.display())))
 }
 
 #[cfg(test)]

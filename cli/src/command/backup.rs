@@ -60,7 +60,8 @@ impl Backup {
 }
 
 fn told(folder: &std::path::Path, report: &BackupReport, apart: &[ApartFile]) -> String {
-    let BackupReport { made_at, rows_bytes, blobs, blobs_bytes, reused, linked, copied, removed, .. } = report;
+    let BackupReport { made_at, rows_bytes, blobs, blobs_bytes, reused, linked, copied, removed, left_out, .. } =
+        report;
     let mut text = format!(
         "Backup of {} in {}\nRows   {}\nBlobs  {} ({}): {} were there, {} linked, {} copied\n",
         when(*made_at),
@@ -74,6 +75,12 @@ fn told(folder: &std::path::Path, report: &BackupReport, apart: &[ApartFile]) ->
     );
     if *removed > 0 {
         text += &format!("Files of the backup before that are needed no more: {removed} removed\n");
+    }
+    if *left_out > 0 {
+        text += &format!(
+            "Left out: {} inputs and partial sums of private tasks without masks; after a restore their rounds fail and are charged\n",
+            number(*left_out as u64)
+        );
     }
     if *linked > 0 {
         text += "Linked blobs are the coordinator's own files: copy the folder to another disk, or use --copy\n";

@@ -10,7 +10,7 @@ use crate::output::Output;
 /// Arguments of `tributary completions`.
 #[derive(clap::Args)]
 pub(crate) struct Completions {
-    /// Shell that reads it, for example bash: tributary completions bash > /etc/bash_completion.d/tributary
+    /// Target shell, for example bash: tributary completions bash > /etc/bash_completion.d/tributary
     #[arg(value_enum)]
     shell: Shell,
 }

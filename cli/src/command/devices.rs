@@ -10,7 +10,7 @@ use crate::output::{Cells, Table};
 /// Arguments of `tributary devices`.
 #[derive(clap::Args)]
 pub(crate) struct Devices {
-    /// What a configuration would ask for: auto, cpu, cuda[:N] or wgpu[:NAME]
+    /// Device setting to check: auto, cpu, cuda[:N] or wgpu[:NAME]
     #[arg(long, default_value = "auto")]
     device: String,
 }

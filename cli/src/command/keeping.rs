@@ -28,7 +28,7 @@ impl Whose {
             (_, Some(folder)) => serve::dev_config(folder),
             (Some(file), None) => serve::load(file),
             (None, None) => {
-                Config::load(None, std::env::vars()).map_err(|error| Failure::new(Exit::Configuration, error))
+                Config::load(None, serve::environment()?).map_err(|error| Failure::new(Exit::Configuration, error))
             }
         }
     }
@@ -85,12 +85,14 @@ pub(super) fn failure(error: &BackupError) -> Failure {
     let exit = match error {
         stored if stored.is_damage() => Exit::Damaged,
         BackupError::OtherTools => Exit::Elsewhere,
-        BackupError::Database(_) | BackupError::InMemory(_) | BackupError::Seal(_) => Exit::Configuration,
+        BackupError::Database(_) | BackupError::InMemory(_) | BackupError::Seal(_) | BackupError::NoKey(_) => {
+            Exit::Configuration
+        }
         BackupError::NoDatabase(_) => Exit::NotFound,
         BackupError::NoBackup { .. } => Exit::Data,
         BackupError::Occupied(_) => Exit::Conflict,
         BackupError::Restless(_) => Exit::Unavailable,
-        BackupError::Damaged(_) => Exit::Damaged,
+        BackupError::Damaged(_) | BackupError::Unauthenticated { .. } => Exit::Damaged,
         BackupError::Locked(_) | BackupError::Store(_) | BackupError::Io { .. } => Exit::Io,
     };
     Failure::new(exit, chain(error))

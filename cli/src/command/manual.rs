@@ -8,7 +8,7 @@ use crate::output::Output;
 /// Arguments of `tributary manual`.
 #[derive(clap::Args)]
 pub(crate) struct Manual {
-    /// Folder for the pages, one for each subcommand, for example ~/.local/share/man/man1; made if it is not there
+    /// Output folder, created if missing, for one page per subcommand, for example ~/.local/share/man/man1
     folder: PathBuf,
 }
 

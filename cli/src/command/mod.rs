@@ -47,26 +47,26 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// What a server of models logs unless it is told otherwise.
+/// Default log level of a model server.
 const SERVING_LOG: &str = "warn,tributary::serving=info";
 
 /// The subcommands.
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
-    /// Run a whole federation on this machine, and watch it learn
+    /// Run a complete federation on this machine and print its progress
     Demo(Box<demo::Demo>),
     /// Run thousands of simulated devices under virtual time
     Simulate(Box<simulate::Simulate>),
-    /// Host a coordinator
+    /// Run a coordinator
     Serve(serve::Serve),
-    /// Work on rounds beside coordinators that serve, on one PostgreSQL database
+    /// Run background work for coordinators that share a PostgreSQL database
     Work(work::Work),
     /// Create and control tasks
     Task {
         #[command(subcommand)]
         command: task::TaskCommand,
     },
-    /// Look at rounds
+    /// Show, watch and compare rounds
     Round {
         #[command(subcommand)]
         command: round::RoundCommand,
@@ -76,12 +76,12 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: model::ModelCommand,
     },
-    /// Serve published models, and go back to the version before
+    /// Serve published models, list their servers and roll back
     Infer {
         #[command(subcommand)]
         command: infer::InferCommand,
     },
-    /// Look at participants, revoke them, or run one
+    /// List, show, revoke or run participants
     Participant {
         #[command(subcommand)]
         command: participant::ParticipantCommand,
@@ -91,36 +91,36 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: token::TokenCommand,
     },
-    /// Plan differential privacy before anybody trains, and show what has been spent
+    /// Plan differential privacy, and show the privacy spent
     Privacy {
         #[command(subcommand)]
         command: privacy::PrivacyCommand,
     },
-    /// For a participant with many GPUs, whose trainer is a program
+    /// Plan and report training at a site with several GPUs
     Silo {
         #[command(subcommand)]
         command: silo::SiloCommand,
     },
-    /// Write rounds and metrics of tasks in the formats of other tools
+    /// Export rounds and metrics to CSV, Parquet, TensorBoard or MLflow
     Export(export::Export),
-    /// List, export and check the log of everything that changed
+    /// List, export and verify the audit log
     Audit {
         #[command(subcommand)]
         command: audit::AuditCommand,
     },
     /// Check a configuration and print the effective one
     CheckConfig(check_config::CheckConfig),
-    /// Show the devices that can aggregate, the selected one, and why the others were not selected
+    /// Show which devices can aggregate, and which one is selected
     Devices(devices::Devices),
-    /// Bring the database to the newest schema
+    /// Migrate the database to the current schema
     Migrate(migrate::Migrate),
-    /// Copy a coordinator's rows and blobs to a folder, while it serves
+    /// Back up a coordinator's rows and blobs, also while it is running
     Backup(backup::Backup),
-    /// Put a backup into the place of a coordinator that does not run
+    /// Restore a backup to a stopped coordinator
     Restore(restore::Restore),
-    /// Look for damage in everything that is stored, and repair what can be repaired
+    /// Check all stored data for damage, and repair it where possible
     Fsck(fsck::Fsck),
-    /// Print what completes this command line in a shell
+    /// Print a shell completion script
     Completions(completions::Completions),
     /// Write manual pages
     Manual(manual::Manual),
@@ -154,7 +154,7 @@ impl Command {
         matches!(self, Self::Infer { command } if command.is_stream())
     }
 
-    /// What the allocator is told, if it is told anything.
+    /// Allocator options, if the command has any.
     pub(crate) fn allocator(&self) -> Option<Options> {
         match self {
             Self::Serve(_) | Self::Work(_) => Some(lean::GIVE_BACK),
@@ -184,7 +184,7 @@ impl Command {
     pub(crate) async fn run(self, log: Option<&str>, output: Output) -> Outcome {
         // The tree has one provider; installing it twice (a test in the same process) is no error.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        // A server logs as its configuration says, or what becomes of versions; everything else is quiet unless asked.
+        // A coordinator logs by its configuration, a model server logs changes of versions; other commands are quiet by default.
         let log = log.or_else(|| self.serves_models().then_some(SERVING_LOG));
         if let (Some(level), false) = (log, matches!(self, Self::Serve(_) | Self::Work(_))) {
             let telemetry = TelemetryConfig { level: log_level(level)?, ..TelemetryConfig::default() };

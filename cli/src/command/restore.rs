@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use coordinator::RestoreOptions;
 use coordinator::backup::RestoreReport;
 
 use crate::command::keeping::{Shown, Whose, failure, parts};
@@ -19,13 +20,17 @@ pub(crate) struct Restore {
     /// Put it into the place of a database that is there; that one is kept under another name
     #[arg(long)]
     replace: bool,
+    /// Restore a backup that was not made with this coordinator's seal.key, by an earlier program, or that was changed
+    #[arg(long)]
+    unauthenticated: bool,
 }
 
 impl Restore {
     pub(super) async fn run(self, output: Output) -> Outcome {
         let config = self.whose.config()?;
         let mut shown = Shown::new(output);
-        let restored = coordinator::restore(&config, &parts()?, &self.folder, self.replace, &mut |progress| {
+        let options = RestoreOptions { replace: self.replace, unauthenticated: self.unauthenticated };
+        let restored = coordinator::restore(&config, &parts()?, &self.folder, options, &mut |progress| {
             shown.show(progress);
         })
         .await;

@@ -8,7 +8,7 @@ use wire::{RoundState, Timestamp, route};
 use crate::arguments::one_of;
 use crate::failure::Outcome;
 use crate::output::{Cells, Output, Table, bytes, duration, figure};
-use crate::server::{PartArgs, Server, ServerArgs, given, listed, none_of};
+use crate::server::{PartArgs, ServerArgs, given, listed, none_of};
 
 mod bar;
 mod compare;
@@ -31,16 +31,16 @@ pub(crate) enum RoundCommand {
         #[arg(long, value_name = "STATE", value_delimiter = ',')]
         #[arg(value_parser = one_of(RoundState::ALL, RoundState::as_str))]
         state: Vec<RoundState>,
-        /// Only rounds whose latest attempt was opened then or later: RFC 3339, or milliseconds since 1970
+        /// Only rounds whose latest attempt began at or after this time: RFC 3339 or milliseconds since 1970
         #[arg(long, value_name = "TIME", value_parser = coordinator::parse_time)]
         since: Option<Timestamp>,
-        /// Only rounds whose sum a device of this name added or unmasked
+        /// Only rounds that this device summed or unmasked
         #[arg(long, value_name = "NAME")]
         device: Option<String>,
         #[command(flatten)]
         part: PartArgs,
     },
-    /// Show one round: phases, participants, result
+    /// Show the phases, participants and result of a round
     Show {
         /// Id or name of the task
         task: String,
@@ -52,23 +52,23 @@ pub(crate) enum RoundCommand {
         #[command(flatten)]
         server: ServerArgs,
     },
-    /// Show rounds of a task side by side: how long they took, how many took part, and their results
+    /// Compare duration, participants and results of rounds of a task
     Compare(compare::Compare),
-    /// Print every change, until the round (or with no round given, the task) is over
+    /// Print state changes until the round, or without a round the task, ends
     Watch {
         /// Id or name of the task
         task: String,
-        /// The round's number; without it, from the current round to the last
+        /// Round number [default: from the current round to the last]
         round: Option<u32>,
         #[command(flatten)]
         server: ServerArgs,
     },
-    /// List the devices that summed rounds, with their coordinators and why they were chosen
+    /// List the devices that summed rounds, their coordinators and the reasons for their selection
     Devices(devices::Devices),
 }
 
 impl RoundCommand {
-    /// Whether it prints events.
+    /// Whether the command prints events.
     pub(crate) fn is_stream(&self) -> bool {
         matches!(self, Self::Watch { .. })
     }
@@ -76,7 +76,7 @@ impl RoundCommand {
     pub(crate) async fn run(self, output: Output) -> Outcome {
         match self {
             Self::List { task, state, since, device, part } => {
-                let server = Server::new(&part.server)?;
+                let server = part.server.client()?;
                 let task = server.task(&task).await?;
                 let since = since.map(|since| since.0.to_string());
                 let narrow = given([("state", listed(&state)), ("since", since), ("device", device)]);
@@ -87,13 +87,13 @@ impl RoundCommand {
                 Ok(())
             }
             Self::Show { task, round, attempt, server } => {
-                let server = Server::new(&server)?;
+                let server = server.client()?;
                 let task = server.task(&task).await?;
                 show::show(&server, task, round, attempt, output).await
             }
             Self::Compare(compare) => compare.run(output).await,
             Self::Watch { task, round, server } => {
-                let server = Server::new(&server)?;
+                let server = server.client()?;
                 let task = server.task(&task).await?;
                 Watch::new(server, task, output).run(round).await
             }
@@ -148,7 +148,7 @@ mod tests {
             let mut round = json!({
                 "task": "01934c2e-7d3a-7b1c-9f00-0123456789ab", "number": number, "attempt": 1, "phases": [], "cohort": 1000,
                 "reported": 990, "dropped": 10, "dropped_why": {}, "bytes_up": 663_000_000, "bytes_down": 663_000_000,
-                "metrics": { "eval_accuracy": { "value": 0.91, "count": 9 }, "train_loss": { "value": 0.5, "count": 9 } },
+                "metrics": { "eval_accuracy": { "value": 0.912, "count": 10 }, "train_loss": { "value": 0.53, "count": 10 } },
                 "base": { "version": 7, "sha256": "0".repeat(64) }, "opened_at": 0, "seconds": 245.0,
             });
             round.as_object_mut().unwrap().extend(ended.as_object().unwrap().clone());
@@ -158,12 +158,12 @@ mod tests {
         let drawn = table(std::slice::from_ref(&completed), Some(80), "");
         assert!(fits_eighty(&drawn), "{drawn}");
         assert!(
-            ["eval_accuracy", "0.9100", "4 min 05 s", "REPORTED"].iter().all(|words| drawn.contains(words)),
+            ["eval_accuracy", "0.912", "4 min 05 s", "REPORTED"].iter().all(|words| drawn.contains(words)),
             "{drawn}"
         );
         let failed = round(999, json!({ "state": "FAILED", "failure": "too_few_participants" }));
         let drawn = table(&[completed, failed], Some(80), "");
         assert!(fits_eighty(&drawn), "{drawn}");
-        assert!(drawn.contains("FAILED(too_few_participants)") && drawn.contains("train_loss 0.5000"), "{drawn}");
+        assert!(drawn.contains("FAILED(too_few_participants)") && drawn.contains("train_loss 0.53"), "{drawn}");
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use coordinator::config::Config;
+use coordinator::config::{Config, ENVIRONMENT_PREFIX};
 use coordinator::observe::LogLevel;
 use coordinator::{Coordinator, Parts, Running, StartError, TokenError};
 use wire::admin::OperatorTokenReply;
@@ -20,13 +20,13 @@ pub(crate) struct Serve {
     /// TOML file, see docs/config/coordinator.toml; TRIBUTARY_<SECTION>_<KEY> in the environment overrides it
     #[arg(long, value_name = "FILE", required_unless_present = "dev", conflicts_with = "dev")]
     config: Option<PathBuf>,
-    /// For trying things out: a certificate authority of its own and all data in --data-dir
+    /// Development mode: create a certificate authority and store all data in --data-dir
     #[arg(long, requires = "data_dir")]
     dev: bool,
-    /// Folder of --dev
+    /// Data folder of --dev
     #[arg(long, value_name = "DIR", conflicts_with = "config")]
     data_dir: Option<PathBuf>,
-    /// Address, or name, and port to listen on, instead of the configured one; port 0 takes a free one
+    /// Address or host name, and port, to listen on, overriding the configuration; port 0 selects a free port
     #[arg(long, value_name = "ADDRESS", value_parser = parse_listen)]
     listen: Option<SocketAddr>,
 }
@@ -38,10 +38,10 @@ struct Serving {
     /// Certificate file of the coordinator's own authority, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     ca: Option<PathBuf>,
-    /// Where a balancer that ends TLS passes signed requests on, if anywhere.
+    /// Address for signed requests from a balancer that ends TLS, if configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     signed: Option<SocketAddr>,
-    /// Where `/healthz`, `/readyz` and `/metrics` are told in the clear, if anywhere.
+    /// Plain-HTTP address of `/healthz`, `/readyz` and `/metrics`, if configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     health: Option<SocketAddr>,
     /// The first admin token, if there was no token; shown only once.
@@ -64,12 +64,21 @@ impl Serve {
         }
         let level = coordinator::observe::start_logging(&config.telemetry)
             .map_err(Failure::because(Exit::Configuration, "cannot start logging"))?;
+        // Before any key is read.
+        coordinator::forbid_core_dumps();
         if let Some(file) = self.config.clone() {
             tokio::spawn(follow_level(file, level));
         }
         // Registered first: a signal during start-up must not be lost.
         let mut stop = std::pin::pin!(signal::shutdown());
-        let running = start(&config).await?;
+        // The database may be waited for.
+        let running = tokio::select! {
+            running = start(&config) => running?,
+            () = &mut stop => {
+                stopped(output);
+                return Ok(());
+            }
+        };
         let first = match running.coordinator().first_operator_token(|first| show(output, first)).await {
             Ok(first) => first,
             Err(error) => {
@@ -88,12 +97,12 @@ impl Serve {
         (&mut stop).await;
         output.line("Shutting down: finishing what was accepted.");
         running.shutdown().await;
-        output.event("stopped", &serde_json::json!({}));
+        stopped(output);
         Ok(())
     }
 }
 
-/// At each SIGHUP reads the file again, and logs by the `telemetry.level` that it has then. Nothing else is taken from it.
+/// At each SIGHUP, rereads the file and applies its `telemetry.level`. Ignores all other changes.
 pub(super) async fn follow_level(file: PathBuf, level: LogLevel) {
     let mut asked = signal::hangups();
     while asked.next().await {
@@ -103,6 +112,11 @@ pub(super) async fn follow_level(file: PathBuf, level: LogLevel) {
             Err(why) => tracing::error!("the log level stays as it is: {why}"),
         }
     }
+}
+
+/// Reports the end to programs.
+pub(super) fn stopped(output: Output) {
+    output.event("stopped", &serde_json::json!({}));
 }
 
 /// Shows the first token before it becomes valid: shown later, it could be lost.
@@ -158,6 +172,7 @@ pub(super) fn start_failure(error: &StartError) -> Failure {
         | StartError::Oidc(_)
         | StartError::Seal(_)
         | StartError::Differs(_)
+        | StartError::Lost { .. }
         | StartError::Traces(_)
         | StartError::Tls(_) => Exit::Configuration,
         StartError::Device(_) => Exit::Device,
@@ -175,9 +190,23 @@ pub(super) fn token_failure(error: &TokenError) -> Failure {
     Failure::new(exit, crate::failure::chain(error))
 }
 
+/// The variables of the environment that may configure a coordinator.
+///
+/// # Errors
+/// One of them is not UTF-8.
+pub(super) fn environment() -> Outcome<Vec<(String, String)>> {
+    let own = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
+    let own = own.filter(|(name, _)| name.starts_with(ENVIRONMENT_PREFIX));
+    own.map(|(name, value)| match value.into_string() {
+        Ok(value) => Ok((name, value)),
+        Err(_) => Err(Failure::new(Exit::Configuration, format!("environment {name}: the value is not UTF-8"))),
+    })
+    .collect()
+}
+
 /// Reads a configuration file, with what the environment overrides.
 pub(super) fn load(file: &Path) -> Outcome<Config> {
-    Config::load(Some(file), std::env::vars()).map_err(|error| Failure::new(Exit::Configuration, error))
+    Config::load(Some(file), environment()?).map_err(|error| Failure::new(Exit::Configuration, error))
 }
 
 /// A configuration with everything in one folder.
@@ -186,7 +215,7 @@ pub(crate) fn dev_config(folder: &Path) -> Outcome<Config> {
     coordinator::make_private_folder(folder).map_err(unusable())?;
     let folder = folder.canonicalize().map_err(unusable())?;
     // The environment may still set what a folder does not decide, such as rate limits.
-    let mut config = Config::load(None, std::env::vars()).map_err(|error| Failure::new(Exit::Configuration, error))?;
+    let mut config = Config::load(None, environment()?).map_err(|error| Failure::new(Exit::Configuration, error))?;
     config.database.url = format!("sqlite:{}", folder.join("coordinator.db").display());
     config.blobs.url = format!("file:{}", folder.join("blobs").display());
     config.identity.ca_certificate_file = folder.join("ca.pem");

@@ -7,18 +7,22 @@ use serde_json::json;
 use task_spec::TaskSpec;
 use wire::admin::{CheckedTask, CreateTask, RebaseTask};
 use wire::grammar::counted;
-use wire::inspect::{BehindView, ShortageView, StatusChange, TaskSummary, TaskView, TaskWaitingFor};
-use wire::participant::SessionTerms;
+use wire::inspect::{
+    BehindView, RefusalCount, ShortageView, StatusChange, TaskParticipantsView, TaskSummary, TaskView, TaskWaitingFor,
+};
+use wire::participant::{RefusalCode, SessionTerms};
 use wire::route;
 use wire::{TaskStatus, Timestamp};
 
 use crate::arguments::one_of;
 use crate::failure::Outcome;
 use crate::output::{Cells, Output, Table, figure, number, when};
-use crate::server::{IdempotencyArgs, IfMatchArgs, PartArgs, Server, ServerArgs, Tagged, given, listed, none_of};
+use crate::privacy_notes::privacy_notes;
+use crate::server::{IdempotencyArgs, IfMatchArgs, PartArgs, ServerArgs, Tagged, given, listed, none_of};
 use crate::task_input::{self, SetArgs};
 
 mod compare;
+mod initial_model;
 mod reused;
 
 /// What is to be done about a task that has stopped for its budget.
@@ -103,16 +107,20 @@ impl TaskCommand {
     pub(crate) async fn run(self, output: Output) -> Outcome {
         match self {
             Self::Create { file, set, once, check, server } => {
-                let body = CreateTask { spec: task_input::create(&file, &set)? };
-                let server = Server::new(&server)?;
+                let mut spec = task_input::create(&file, &set)?;
+                let server = server.client()?;
+                initial_model::upload(&mut spec, &file, &server, output).await?;
+                let body = CreateTask { spec };
                 if check {
                     let query = [("dry_run", true.to_string())];
                     let checked: CheckedTask = server.post_with(route::TASKS, &query, &body).await?;
                     output.answer(&checked, || could_be_created(&checked));
+                    privacy_notes(&checked.spec).into_iter().for_each(|note| output.note(note));
                     return Ok(());
                 }
                 let task = server.post_tagged(route::TASKS, &body, once.condition()).await?;
                 show(output, &task);
+                privacy_notes(&task.view.spec).into_iter().for_each(|note| output.note(note));
                 reused::say_reused(&server, &task.view.summary, output).await;
                 objections(&task.view.spec).iter().for_each(|reason| {
                     output.note(format!(
@@ -127,7 +135,7 @@ impl TaskCommand {
             }
             Self::List { state, since, part } => {
                 let narrow = given([("state", listed(&state)), ("since", since.map(|since| since.0.to_string()))]);
-                let part = Server::new(&part.server)?.part::<TaskSummary>(route::TASKS, &narrow, part).await?;
+                let part = part.server.client()?.part::<TaskSummary>(route::TASKS, &narrow, part).await?;
                 let nothing = none_of(&narrow, "There are no tasks. `tributary task create FILE.toml` makes one.");
                 output.answer_list(&part, |tasks, terminal| table(tasks, terminal, nothing));
                 Ok(())
@@ -144,7 +152,7 @@ impl TaskCommand {
 
 impl TaskArg {
     async fn show(self, output: Output) -> Outcome {
-        let server = Server::new(&self.server)?;
+        let server = self.server.client()?;
         let id = server.task(&self.task).await?;
         show(output, &server.get_tagged(&route::fill(route::TASK, &[&id])).await?);
         Ok(())
@@ -154,7 +162,7 @@ impl TaskArg {
 impl ChangedTask {
     /// Does it, then shows where the task stands.
     async fn change<B: Serialize>(self, template: &str, body: &B, output: Output) -> Outcome {
-        let server = Server::new(&self.named.server)?;
+        let server = self.named.server.client()?;
         let id = server.task(&self.named.task).await?;
         let path = route::fill(template, &[&id]);
         show(output, &server.post_tagged(&path, body, self.if_match.condition()).await?);
@@ -166,7 +174,7 @@ impl ChangedTask {
 pub(crate) fn objections(spec: &TaskSpec) -> Vec<String> {
     // The coordinator has accepted it: there is such a model.
     let session = TaskModel::new(spec).ok().and_then(|model| model.session);
-    let session = session.as_deref().map(SessionTerms::from);
+    let session = session.as_deref().map(|config| SessionTerms::new(config, spec.batch_size()));
     let max_staleness = spec.ahead().map_or(0, |ahead| ahead.staleness.max);
     SecurityPolicy::default().objections(session.as_ref(), max_staleness)
 }
@@ -237,6 +245,19 @@ pub(crate) fn shortage(view: ShortageView) -> String {
     )
 }
 
+/// The participants that a task could have, and how many of them refuse it, by reason.
+fn participants(view: &TaskParticipantsView) -> Vec<String> {
+    let TaskParticipantsView { eligible, waiting, refusing } = view;
+    let mut lines =
+        vec![format!("Eligible    {}, {waiting} waiting", counted(*eligible, "participant", "participants"))];
+    lines.extend(refusing.iter().map(|RefusalCount { reason, participants }| {
+        let known = RefusalCode::ALL.into_iter().find(|code| code.as_str() == reason);
+        let why = known.map(|code| format!(": {code}")).unwrap_or_default();
+        format!("Refused     by {} ({}){why}", counted(*participants, "participant", "participants"), reason)
+    }));
+    lines
+}
+
 /// What the task waits for, and until when, unless it waits for an operator, which [`stopped`] tells.
 pub(crate) fn waits(task: &TaskView) -> Option<String> {
     let lacking = task.shortage.map(shortage);
@@ -267,11 +288,21 @@ pub(crate) fn waits(task: &TaskView) -> Option<String> {
     }
 }
 
-/// Who can read updates, in words.
-fn readers(name: &str) -> &str {
-    match name {
-        "operator" => "the operator",
-        nobody => nobody,
+/// Lines under a common heading.
+pub(crate) fn under(heading: &str, lines: &[String]) -> Vec<String> {
+    let width = heading.chars().count();
+    let begins = |index| if index == 0 { heading } else { "" };
+    lines.iter().enumerate().map(|(index, line)| format!("{:width$}{line}", begins(index))).collect()
+}
+
+/// How many rounds are complete, of how many; those of a cancelled task never will be.
+fn rounds(task: &TaskSummary) -> String {
+    let (completed, planned) = (task.rounds_completed, task.rounds_total);
+    match task.status {
+        TaskStatus::Cancelled => format!("{completed} completed, then cancelled ({planned} were planned)"),
+        TaskStatus::Active | TaskStatus::Paused | TaskStatus::Completed | TaskStatus::BudgetExhausted => {
+            format!("{completed} of {planned}")
+        }
     }
 }
 
@@ -281,11 +312,11 @@ fn show(output: Output, Tagged { view: task, etag }: &Tagged<TaskView>) {
         let mut lines = vec![
             format!("Task        {} ({})", summary.name, summary.id),
             format!("Status      {}", summary.status),
-            format!("Rounds      {} of {}", summary.rounds_completed, summary.rounds_total),
+            format!("Rounds      {}", rounds(summary)),
             format!("Model       version {}, {} parameters", summary.model_version, number(summary.parameters)),
-            format!("Updates     can be read by {}", readers(&task.updates_readable_by)),
-            format!("Created     {}", when(summary.created_at)),
         ];
+        lines.extend(task.protection.iter().flat_map(|protection| under("Updates     ", &protection.lines())));
+        lines.push(format!("Created     {}", when(summary.created_at)));
         lines.extend(etag.iter().map(|etag| format!("ETag        {etag}")));
         if !task.spec.description.is_empty() {
             lines.insert(1, format!("            {}", task.spec.description));
@@ -304,6 +335,7 @@ fn show(output: Output, Tagged { view: task, etag }: &Tagged<TaskView>) {
         lines.extend(stopped(task).map(|(_, words)| words));
         lines.extend(task.behind.map(behind));
         lines.extend(waits(task));
+        lines.extend(task.participants.iter().flat_map(participants));
         for change in &task.history {
             let why = change.detail.as_deref().map(|detail| format!(": {detail}")).unwrap_or_default();
             lines.push(format!("            {} {}{why}", when(change.at), change.status));
@@ -328,11 +360,27 @@ mod tests {
     }
 
     #[test]
+    fn refusals_are_told_with_their_reasons() {
+        let view = serde_json::json!({
+            "eligible": 8, "waiting": 3,
+            "refusing": [{ "reason": "policy", "participants": 1 }, { "reason": "weather", "participants": 2 }],
+        });
+        assert_eq!(
+            participants(&serde_json::from_value(view).unwrap()),
+            [
+                "Eligible    8 participants, 3 waiting",
+                "Refused     by 1 participant (policy): the task is below what its app demands of secure aggregation",
+                "Refused     by 2 participants (weather)",
+            ]
+        );
+    }
+
+    #[test]
     fn whoever_waits_is_told_for_what_and_until_when() {
         let waits = |waiting_for| {
             let task = serde_json::json!({
                 "id": "01934c2e-7d3a-7b1c-9f00-0123456789ab", "name": "t", "status": "ACTIVE", "rounds_completed": 1,
-                "rounds_total": 3, "model_version": 1, "parameters": 3, "created_at": 0, "updates_readable_by": "nobody",
+                "rounds_total": 3, "model_version": 1, "parameters": 3, "created_at": 0,
                 "spec": { "name": "t", "model": { "tensors": [{ "name": "w", "shape": [3] }] } }, "history": [],
                 "shortage": { "needed": 3, "enrolled": 2, "waiting": 2 }, "waiting_for": waiting_for,
             });
@@ -382,6 +430,19 @@ mod tests {
         for (waiting_for, said) in cases {
             assert_eq!(waits(waiting_for), said);
         }
+    }
+
+    #[test]
+    fn cancelled_task_plans_no_more_rounds() {
+        let of = |status: &str| {
+            let task = serde_json::json!({
+                "id": "01934c2e-7d3a-7b1c-9f00-0123456789ab", "name": "t", "status": status, "rounds_completed": 1,
+                "rounds_total": 10, "model_version": 1, "parameters": 3, "created_at": 0,
+            });
+            rounds(&serde_json::from_value(task).unwrap())
+        };
+        assert_eq!(of("CANCELLED"), "1 completed, then cancelled (10 were planned)");
+        assert_eq!(of("PAUSED"), "1 of 10");
     }
 
     #[test]

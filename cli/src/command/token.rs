@@ -1,6 +1,7 @@
 //! `tributary token`: tokens of operators, and one-time tokens with which participants enrol.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -16,23 +17,23 @@ use crate::command::participant::find;
 use crate::command::serve;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Cells, Output, Table, day, when};
-use crate::server::{IdempotencyArgs, PartArgs, Server, ServerArgs};
+use crate::server::{IdempotencyArgs, PartArgs, ServerArgs};
 
-/// What to do with tokens.
+/// Token commands.
 #[derive(clap::Subcommand)]
 pub(crate) enum TokenCommand {
     /// Create a token; its secret is shown only once
     Create(Create),
-    /// List the operators' tokens (never their secrets)
+    /// List operator tokens, without their secrets
     List {
         #[command(flatten)]
         part: PartArgs,
     },
-    /// Refuse an operator's token from now on
+    /// Revoke an operator token
     Revoke {
-        /// Id of the token, as `list` shows it
+        /// Token id, as shown by `list`
         id: String,
-        /// Also revoke the last admin token; after that only `create --offline` can create one
+        /// Allow revoking the last admin token; a new one then needs `create --offline`
         #[arg(long)]
         force: bool,
         #[command(flatten)]
@@ -43,29 +44,29 @@ pub(crate) enum TokenCommand {
 /// Which token to make.
 #[derive(clap::Args)]
 pub(crate) struct Create {
-    /// What the operator may do
+    /// Role of the operator
     #[arg(long, value_parser = parse_role, required_unless_present = "enrollment", conflicts_with = "enrollment")]
     role: Option<Role>,
-    /// Create a one-time token with which one participant enrols
+    /// Create a one-time enrolment token for a participant
     #[arg(long)]
     enrollment: bool,
-    /// Name of the operator; with --enrollment the name of the participant
+    /// Name of the operator, or with --enrollment of the participant
     #[arg(long, required_unless_present = "enrollment")]
     name: Option<String>,
-    /// Id or name of a participant whose certificate has expired: it keeps its id and its journal
+    /// Id or name of an enrolled participant whose certificate has expired; keeps its id and journal
     #[arg(long, value_name = "ID", requires = "enrollment", conflicts_with_all = ["name", "labels"])]
     participant: Option<String>,
-    /// A label the participant will carry; may be repeated
+    /// Label of the participant; may be repeated
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label, requires = "enrollment")]
     labels: Vec<(String, String)>,
-    /// How long the token is good for, such as 30d, 12h or 45m; a number alone counts hours. Default: with --enrollment a
-    /// day, otherwise until it is revoked
+    /// Validity, such as 30d, 12h or 45m; a plain number means hours [default: one day with --enrollment, otherwise
+    /// until revoked]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     valid_for: Option<Duration>,
-    /// Id or name of a task that the operator may see, run with the role operator, or ask the model of; may be repeated. Default: everything
+    /// Restrict the token to this task, by id or name; may be repeated [default: all tasks]
     #[arg(long = "task", value_name = "TASK", conflicts_with = "enrollment")]
     tasks: Vec<String>,
-    /// Write it into the database of a stopped coordinator, for operators who may write that file and have no token
+    /// Write the token directly to the database of a stopped coordinator; needs write access, but no token
     #[arg(
         long,
         requires = "offline_database",
@@ -120,7 +121,7 @@ impl TokenCommand {
             Self::Create(create) => create.run(output).await,
             Self::List { part } => {
                 output.answer_list(
-                    &Server::new(&part.server)?.part::<OperatorTokenView>(route::OPERATOR_TOKENS, &[], part).await?,
+                    &part.server.client()?.part::<OperatorTokenView>(route::OPERATOR_TOKENS, &[], part).await?,
                     table,
                 );
                 Ok(())
@@ -128,7 +129,7 @@ impl TokenCommand {
             Self::Revoke { id, force, server } => {
                 let id: TokenId = parse_id("token", &id)?;
                 let query: &[(&str, String)] = if force { &[("force", true.to_string())] } else { &[] };
-                Server::new(&server)?.act_with(&route::fill(route::OPERATOR_TOKEN_REVOKE, &[&id]), query).await?;
+                server.client()?.act_with(&route::fill(route::OPERATOR_TOKEN_REVOKE, &[&id]), query).await?;
                 output.answer(&serde_json::json!({ "id": id }), || format!("Token {id} is revoked."));
                 Ok(())
             }
@@ -153,11 +154,10 @@ impl Create {
             return self.run_offline(output).await;
         }
         let missing = || Failure::new(Exit::Usage, "say which coordinator: --server, --ca and --token, or --offline");
-        let server = Server::new(self.server.as_ref().ok_or_else(missing)?)?;
+        let server = self.server.as_ref().ok_or_else(missing)?.client()?;
         if let Some(body) = self.of_operator() {
             let made: OperatorTokenReply = server.post(route::OPERATOR_TOKENS, &body, self.once.condition()).await?;
-            output.answer(&made, || words(&made));
-            return Ok(());
+            return output.must_answer(&made, || words(&made)).map_err(not_shown);
         }
         let valid_for_ms = self.valid_for_ms();
         let labels: BTreeMap<_, _> = self.labels.into_iter().collect();
@@ -167,11 +167,16 @@ impl Create {
         };
         let body = CreateEnrollmentToken { name: self.name, labels, participant, valid_for_ms };
         let made: EnrollmentTokenReply = server.post(route::ENROLLMENT_TOKENS, &body, self.once.condition()).await?;
-        output.answer(&made, || {
-            format!("{}\n(for one participant, until {}; it is not shown again)", made.token, when(made.expires_at))
-        });
-        Ok(())
+        let words =
+            || format!("{}\n(for one participant, until {}; it is not shown again)", made.token, when(made.expires_at));
+        output.must_answer(&made, words).map_err(not_shown)
     }
+}
+
+/// The failure of printing a token that was created and cannot be shown again.
+fn not_shown(error: io::Error) -> Failure {
+    let detail = "stdout cannot be written, so the new token is lost: create another one";
+    Failure::caused(Exit::Io, detail, &error)
 }
 
 impl Create {
@@ -204,7 +209,7 @@ fn table(tokens: &[OperatorTokenView], terminal: Option<usize>) -> String {
         ("ROLE", Cells::Text),
         ("CREATED", Cells::Text),
         ("VALID", Cells::Key),
-        ("ONLY TASKS", Cells::Words),
+        ("TASKS", Cells::Words),
     ])
     .dispensable(&["CREATED"]);
     for token in tokens {

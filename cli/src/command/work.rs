@@ -1,11 +1,11 @@
-//! `tributary work`: takes the background steps of rounds until ctrl-c or SIGTERM, beside processes that serve.
+//! `tributary work`: runs background steps until ctrl-c or SIGTERM, in addition to the serving processes.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use coordinator::{Coordinator, Parts};
 
-use super::serve::{follow_level, load, start_failure};
+use super::serve::{follow_level, load, start_failure, stopped};
 use crate::arguments::log_level;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
@@ -14,7 +14,7 @@ use crate::signal;
 /// Where its configuration comes from.
 #[derive(clap::Args)]
 pub(crate) struct Work {
-    /// TOML file, the same as of the processes that serve; TRIBUTARY_<SECTION>_<KEY> in the environment overrides it
+    /// TOML file, the same as for the serving processes; TRIBUTARY_<SECTION>_<KEY> in the environment overrides it
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
 }
@@ -22,7 +22,7 @@ pub(crate) struct Work {
 /// Reported once it works.
 #[derive(serde::Serialize)]
 struct Working {
-    /// Where `/healthz`, `/readyz` and `/metrics` are told in the clear, if anywhere.
+    /// Plain-HTTP address of `/healthz`, `/readyz` and `/metrics`, if configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     health: Option<SocketAddr>,
 }
@@ -35,11 +35,20 @@ impl Work {
         }
         let level = coordinator::observe::start_logging(&config.telemetry)
             .map_err(Failure::because(Exit::Configuration, "cannot start logging"))?;
+        // Before any key is read.
+        coordinator::forbid_core_dumps();
         tokio::spawn(follow_level(self.config.clone(), level));
         // Registered first: a signal during start-up must not be lost.
-        let stop = std::pin::pin!(signal::shutdown());
+        let mut stop = std::pin::pin!(signal::shutdown());
         let parts = Parts::system().map_err(|error| start_failure(&error))?;
-        let worker = Coordinator::work(&config, parts).await.map_err(|error| start_failure(&error))?;
+        // The database may be waited for.
+        let worker = tokio::select! {
+            worker = Coordinator::work(&config, parts) => worker.map_err(|error| start_failure(&error))?,
+            () = &mut stop => {
+                stopped(output);
+                return Ok(());
+            }
+        };
         let working = Working { health: worker.health_address() };
         output.event("working", &working);
         output.line("Working on rounds.");
@@ -50,7 +59,7 @@ impl Work {
         stop.await;
         output.line("Shutting down: finishing the steps that were begun.");
         worker.shutdown().await;
-        output.event("stopped", &serde_json::json!({}));
+        stopped(output);
         Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! A table whose rows appear one by one, so that its columns are as wide as they were made.
 
+use super::escape;
 use super::table::{Cells, GAP};
 use super::width::{to_left, to_right};
 
@@ -34,7 +35,8 @@ impl GrowingTable {
         Self { columns, left_out }
     }
 
-    /// The line of headings.
+    /// The line of headings as the columns name them.
+    #[cfg(test)]
     pub(crate) fn headings(&self) -> String {
         let headings: Vec<String> = self.columns.iter().map(|(heading, ..)| (*heading).to_owned()).collect();
         self.line(&headings)
@@ -47,9 +49,10 @@ impl GrowingTable {
             if self.left_out.contains(heading) {
                 continue;
             }
+            let cell = escape::line(cell);
             line.push_str(&match kind {
-                Cells::Number => to_right(cell, *width) + "  ",
-                Cells::Text | Cells::Key | Cells::Words => to_left(cell, *width) + "  ",
+                Cells::Number => to_right(&cell, *width) + "  ",
+                Cells::Text | Cells::Key | Cells::Words => to_left(&cell, *width) + "  ",
             });
         }
         line.trim_end().to_owned()

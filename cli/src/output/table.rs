@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::escape::line;
 use super::width::{measure, split, to_left, to_right};
 
 /// Letters between two columns.
@@ -58,7 +59,7 @@ impl Table {
 
     /// Adds a row; cells beyond the last column are left out.
     pub(crate) fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells);
+        self.rows.push(cells.iter().map(|cell| line(cell).into_owned()).collect());
     }
 
     /// Renders the table for a terminal with so many columns, or whole if the output is none; `nothing` if there are no rows. What

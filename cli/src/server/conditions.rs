@@ -1,19 +1,16 @@
 //! Headers that make a write conditional: only once, or only if the view has not changed.
 
-use reqwest::RequestBuilder;
+use operator_client::Condition;
 use wire::headers::IDEMPOTENCY_KEY;
 
 /// Header with the tags of which the view must have one (RFC 9110 §13.1.1).
 const IF_MATCH: &str = "if-match";
 
-/// A header that a write may carry, with its value.
-pub(crate) type Condition = (&'static str, String);
-
 /// The option of commands that create something.
 #[derive(clap::Args)]
 pub(crate) struct IdempotencyArgs {
-    /// Create it once, however often this is sent with the same key within 24 hours: of a task a repeat returns the first one, of a
-    /// token, whose secret is shown once, it is refused and names the first one
+    /// Idempotency key, valid for 24 hours: repeating `task create` returns the first task; repeating `token create` fails and
+    /// names the first token, whose secret is shown only once
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
 }
@@ -27,8 +24,7 @@ impl IdempotencyArgs {
 /// The option of commands that change something.
 #[derive(clap::Args)]
 pub(crate) struct IfMatchArgs {
-    /// Do it only if nobody else has changed it since it was shown: the ETag that `show` printed. Otherwise nothing is done, and the
-    /// exit code is 8
+    /// Only proceed if the ETag, as printed by `show`, is still current; otherwise change nothing and exit with code 8
     #[arg(long, value_name = "ETAG")]
     if_match: Option<String>,
 }
@@ -42,14 +38,6 @@ impl IfMatchArgs {
 /// A tag in quotation marks, which it may lack after a shell removed them.
 fn quoted(tag: &str) -> String {
     if tag == "*" || tag.contains('"') { tag.to_owned() } else { format!("\"{tag}\"") }
-}
-
-/// Adds the condition to a request, if there is one.
-pub(super) fn under(request: RequestBuilder, condition: Option<Condition>) -> RequestBuilder {
-    match condition {
-        Some((name, value)) => request.header(name, value),
-        None => request,
-    }
 }
 
 #[cfg(test)]

@@ -85,11 +85,14 @@ pub(crate) fn plan(request: &Request) -> Result<Document, WrongRequest> {
     let sequence = Figure::given_or(request.sequence, || Figure::assumed(2048, "tokens of an example"));
     let shape = Shape::of(request.parameters);
     let whole = request.activations.unwrap_or_else(|| shape.activations(sequence.value, false));
-    // What is computed anew costs a third more time: only if one example would not fit otherwise.
+    // What is computed anew costs a third more time: only if the examples would not fit otherwise.
     let recomputed = request.activations.unwrap_or_else(|| shape.activations(sequence.value, true));
-    let (engine, sharding, row) = choose(request, memory.value, recomputed)?;
+    // As many as the user wants on a GPU at once.
+    let examples = request.batch_per_gpu.unwrap_or(1);
+    let (engine, sharding, row) = choose(request, memory.value, recomputed.saturating_mul(examples))?;
     let state = state(request.parameters, sharding, request.all_gpus());
-    let recomputes = request.activations.is_none() && state.saturating_add(whole) > usable(memory.value);
+    let kept = state.saturating_add(whole.saturating_mul(examples));
+    let recomputes = request.activations.is_none() && kept > usable(memory.value);
     let per_example = if recomputes { recomputed } else { whole };
     let room = usable(memory.value).saturating_sub(state) / per_example.max(1);
     let batch = divide(request, room)?;
@@ -103,7 +106,10 @@ pub(crate) fn plan(request: &Request) -> Result<Document, WrongRequest> {
         sharding: Figure::computed(sharding, sharding_rule(*row.parameters.start(), *row.parameters.end())),
         precision: Figure::computed(gpu.precision, "bf16 on A100 and H100, fp16 on V100 and P100"),
         loss_scaling: Figure::computed(gpu.precision.loss_scaling(), "with fp16"),
-        activation_checkpointing: Figure::computed(recomputes, "if one example would not fit otherwise"),
+        activation_checkpointing: Figure::computed(
+            recomputes,
+            "if one example, or the batch per GPU that is given, would not fit otherwise",
+        ),
         parameters: Figure::user(request.parameters),
         memory: Memory {
             usable: Figure::computed(usable(memory.value), format!("{USABLE} of the memory")),

@@ -85,7 +85,7 @@ pub(crate) struct Memory {
     pub(crate) total: Figure<u64>,
     /// In the processor's memory, on each node.
     pub(crate) host: Figure<u64>,
-    /// Whether a batch of one fits.
+    /// Whether the batch of a GPU fits.
     pub(crate) fits: Figure<bool>,
 }
 

@@ -5,7 +5,7 @@ use super::memory::{state, usable};
 use super::request::Request;
 use super::rules::{Engine, STRATEGIES, Sharding, StrategyRow};
 
-/// The engine and its strategy: the first whose state and one example fit, otherwise the last.
+/// The engine and its strategy: the first whose state and activations fit, otherwise the last.
 pub(super) fn choose(
     request: &Request,
     memory: u64,
@@ -18,7 +18,9 @@ pub(super) fn choose(
         Engine::Deepspeed => row.deepspeed,
     };
     let gpus = request.all_gpus();
-    let fits = |sharding: &&Sharding| state(request.parameters, **sharding, gpus) + activations <= usable(memory);
+    let fits = |sharding: &&Sharding| {
+        state(request.parameters, **sharding, gpus).saturating_add(activations) <= usable(memory)
+    };
     let chosen = able.iter().find(fits).or(able.last()).ok_or(WrongRequest::Engine)?;
     Ok((engine, *chosen, row))
 }

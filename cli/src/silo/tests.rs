@@ -50,6 +50,25 @@ fn each_size_has_its_strategy() {
 }
 
 #[test]
+fn a_batch_that_fits_with_recomputed_activations_alone_is_planned_with_them() {
+    let rows = [
+        // Parameters, examples on a GPU: strategy, activations computed anew, fits.
+        ("350M", 32, Sharding::Ddp, false, true),
+        ("350M", 64, Sharding::Ddp, true, true),
+        ("3B", 4, Sharding::Ddp, false, true),
+        ("3B", 8, Sharding::Ddp, true, true),
+        ("3B", 64, Sharding::ShardGradOp, true, true),
+        ("350M", 4096, Sharding::ShardGradOp, true, false),
+    ];
+    for (parameters, examples, sharding, recomputes, fits) in rows {
+        let wanted = Request { target_batch: None, batch_per_gpu: Some(examples), ..request(parameters) };
+        let strategy = plan(&wanted).unwrap().strategy;
+        let found = (strategy.sharding.value, strategy.activation_checkpointing.value, strategy.memory.fits.value);
+        assert_eq!(found, (sharding, recomputes, fits), "{parameters}, {examples} per GPU: {:?}", strategy.memory);
+    }
+}
+
+#[test]
 fn what_is_offloaded_is_in_the_processors_memory() {
     let planned = plan(&Request { nodes: Some(8), ..request("175e9") }).unwrap();
     assert_eq!(planned.strategy.memory.host.value, 175_000_000_000 * 12 / 8);

@@ -27,20 +27,41 @@ pub(crate) enum TableError {
         .path.display()
     )]
     Separator { path: PathBuf, header: String, separator: char },
-    #[error("{}: column {column} has no name in the header; each must have one", .path.display())]
-    NoName { path: PathBuf, column: usize },
-    #[error("{}: the header names `{name}` twice; each column must have a name of its own", .path.display())]
+    #[error("{} is a folder; give one file that holds the whole table", .path.display())]
+    Folder { path: PathBuf },
+    #[error("{} {is}; {right}", .path.display())]
+    Other { path: PathBuf, is: &'static str, right: &'static str },
+    #[error(
+        "{}: two columns are named `{name}`; a column that the task takes must have a name of its own",
+        .path.display()
+    )]
     SameName { path: PathBuf, name: String },
     #[error("{}, line {line}: has {found} cells, and the header names {expected}: each line must have as many", .path.display())]
-    Ragged { path: PathBuf, line: u64, found: u64, expected: u64 },
-    #[error("{}, line {line}: is not UTF-8; save the file as UTF-8", .path.display())]
-    NotUtf8 { path: PathBuf, line: u64 },
-    #[error("{} is no CSV file that can be read", .path.display())]
-    Csv { path: PathBuf, source: csv::Error },
+    Ragged { path: PathBuf, line: u64, found: usize, expected: usize },
+    #[error("{}, {place}: is not UTF-8; save the file as UTF-8", .path.display())]
+    NotUtf8 { path: PathBuf, place: String },
+    #[error(
+        "{}, line {line}: a quote opens a cell and is never closed; close it, or surround the cell with quotes and write \
+         each quote within it twice",
+        .path.display()
+    )]
+    Unclosed { path: PathBuf, line: u64 },
+    #[error(
+        "{}, line {line}: a quote opens a cell, and its closing quote on line {closed} is followed by {by:?}{hint}; a comma or \
+         the end of the line must follow, and a quote within a quoted cell is written twice",
+        .path.display()
+    )]
+    AfterQuote { path: PathBuf, line: u64, closed: u64, by: char, hint: String },
+    #[error(
+        "{}, line {line}: a quote opens a cell and closes on line {end}, and each line of the cell looks like a row; close the \
+         quote on its own line, or take the line breaks out of the cell",
+        .path.display()
+    )]
+    Swallowed { path: PathBuf, line: u64, end: u64 },
     #[error("{} is no Parquet file that can be read", .path.display())]
     Parquet { path: PathBuf, source: parquet::errors::ParquetError },
-    #[error("{}, column `{column}`: holds {found}; numbers, words and yes or no can be read", .path.display())]
-    Kind { path: PathBuf, column: String, found: &'static str },
+    #[error("{}, column `{column}`: {why}", .path.display())]
+    Unreadable { path: PathBuf, column: String, why: String },
     #[error("{}: there is no column `{column}`, which the task takes; its columns are {}", .path.display(), .found.join(", "))]
     Missing { path: PathBuf, column: String, found: Vec<String> },
     #[error("{}, {place}, column `{column}`: {found}; {expected} is expected", .path.display())]

@@ -4,6 +4,7 @@ use datasets::Labelled;
 use learning::{AnalyticsError, Table};
 use task_spec::{TableColumn, TableSpec};
 
+use super::choice;
 use super::error::TableError;
 use super::table::{Cell, Column, TableFile};
 
@@ -60,19 +61,21 @@ impl TableFile {
     }
 
     fn column<'a>(&'a self, wanted: &'a TableColumn) -> Result<(&'a TableColumn, &'a Column), TableError> {
-        let found = self.columns.iter().find(|(name, _)| *name == wanted.column);
-        found.map(|(_, column)| (wanted, column)).ok_or_else(|| TableError::Missing {
-            path: self.path.clone(),
-            column: wanted.column.clone(),
-            found: listed(&self.names()),
-        })
+        let (path, column) = (|| self.path.clone(), || wanted.column.clone());
+        let mut found = self.columns.iter().filter(|(name, _)| *name == wanted.column).map(|(_, cells)| cells);
+        match (found.next(), found.next()) {
+            (Some(Ok(cells)), None) => Ok((wanted, cells)),
+            (Some(Err(why)), None) => Err(TableError::Unreadable { path: path(), column: column(), why: why.clone() }),
+            (Some(_), Some(_)) => Err(TableError::SameName { path: path(), name: column() }),
+            (None, _) => Err(TableError::Missing { path: path(), column: column(), found: listed(&self.names()) }),
+        }
     }
 
     fn number(&self, row: usize, wanted: &TableColumn, cell: Cell<'_>) -> Result<f64, TableError> {
         let number = match cell {
             Cell::Number(number) => Some(number),
             Cell::Word(word) => word.parse().ok(),
-            Cell::Empty => None,
+            Cell::Empty | Cell::NotUtf8 => None,
         };
         let fits = |number: &f64| {
             let is_within = wanted.range().is_none_or(|(low, high)| (low..=high).contains(number));
@@ -87,25 +90,26 @@ impl TableFile {
     }
 
     fn word(&self, row: usize, wanted: &TableColumn, cell: Cell<'_>) -> Result<usize, TableError> {
-        let text = match cell {
-            Cell::Number(number) => number.to_string(),
-            Cell::Word(word) => word.to_owned(),
-            Cell::Empty => String::new(),
+        let position = match cell {
+            Cell::Number(number) => choice::position(&wanted.one_of, &number.to_string()),
+            Cell::Word(word) => choice::position(&wanted.one_of, word),
+            Cell::Empty | Cell::NotUtf8 => None,
         };
-        wanted.one_of.iter().position(|word| *word == text).ok_or_else(|| {
+        position.ok_or_else(|| {
             let words: Vec<_> = wanted.one_of.iter().map(String::as_str).collect();
             self.wrong(row, wanted, cell, format!("one of {}", listed(&words).join(", ")))
         })
     }
 
     fn wrong(&self, row: usize, wanted: &TableColumn, cell: Cell<'_>, expected: String) -> TableError {
+        let (path, column, place) = (self.path.clone(), wanted.column.clone(), self.place(row));
         let found = match cell {
             Cell::Empty => "the cell is empty".to_owned(),
             Cell::Number(number) => format!("the cell is {number}"),
             Cell::Word(word) => format!("the cell is `{word}`"),
+            Cell::NotUtf8 => return TableError::NotUtf8 { path, place },
         };
-        let (path, column) = (self.path.clone(), wanted.column.clone());
-        TableError::Cell { path, place: self.place(row), column, found, expected }
+        TableError::Cell { path, place, column, found, expected }
     }
 }
 

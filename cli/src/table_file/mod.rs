@@ -6,23 +6,22 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
+mod choice;
 mod csv;
 mod error;
 mod fit;
+mod format;
 mod parquet;
+mod quotes;
+mod record;
+mod signature;
 mod table;
 mod trainer;
 
 pub(crate) use error::TableError;
+use format::Format;
 use table::TableFile;
 pub(crate) use trainer::{FileTrainer, Misfit};
-
-/// How a table is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Format {
-    Csv,
-    Parquet,
-}
 
 /// Where a table is: `csv:FILE` or `parquet:FILE`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,42 +1,99 @@
 //! Tables in Apache Parquet: columns of numbers, of words, and of yes and no.
+//!
+//! A column that cannot be read matters only to a task that takes it.
 
 use std::fs::File;
+use std::io::{Read as _, Seek as _};
 use std::path::Path;
+use std::sync::Arc;
 
+use parquet::basic::{Compression, ConvertedType};
 use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::record::Field;
+use parquet::schema::types::{Type, TypePtr};
 
 use super::error::TableError;
-use super::table::{Column, MAX_BYTES, TableFile, Words, check_cells, check_names};
+use super::format::Format;
+use super::signature::{LENGTH, recognized};
+use super::table::{Column, TableFile, Words, check_cells, open};
+
+type Reader = SerializedFileReader<File>;
 
 pub(super) fn read(path: &Path) -> Result<TableFile, TableError> {
     let unreadable = |source| TableError::Read { path: path.into(), source };
     let refused = |source| TableError::Parquet { path: path.into(), source };
-    let file = File::open(path).map_err(unreadable)?;
-    if file.metadata().map_err(unreadable)?.len() > MAX_BYTES {
-        return Err(TableError::TooLarge { path: path.into() });
+    let mut file = open(path)?;
+    let mut start = Vec::with_capacity(LENGTH);
+    file.by_ref().take(LENGTH as u64).read_to_end(&mut start).map_err(unreadable)?;
+    file.rewind().map_err(unreadable)?;
+    if let Some((is, right)) = recognized(&start, Format::Parquet) {
+        return Err(TableError::Other { path: path.into(), is, right });
     }
     let reader = SerializedFileReader::new(file).map_err(refused)?;
     let schema = reader.metadata().file_metadata();
-    let names: Vec<String> = schema.schema().get_fields().iter().map(|field| field.name().to_owned()).collect();
-    check_names(path, names.iter().map(String::as_str))?;
+    let fields = schema.schema().get_fields().to_vec();
     let rows = usize::try_from(schema.num_rows()).map_err(|_| refused(ParquetError::General("no rows".to_owned())))?;
-    check_cells(path, rows, names.len())?;
-    let mut columns: Vec<Option<Column>> = names.iter().map(|_| None).collect();
-    let mut count = 0;
-    for row in reader.get_row_iter(None).map_err(refused)? {
-        let row = row.map_err(refused)?;
-        for (column, (name, field)) in columns.iter_mut().zip(row.get_column_iter()) {
-            let taken = take(column, field, count);
-            taken.map_err(|found| TableError::Kind { path: path.into(), column: name.clone(), found })?;
-        }
-        count += 1;
-        check_cells(path, count, names.len())?;
+    check_cells(path, rows, fields.len())?;
+    let columns = fields.iter().map(|field| (field.name().to_owned(), column(&reader, &fields, field, rows)));
+    Ok(TableFile { path: path.into(), columns: columns.collect(), rows, lines: None })
+}
+
+/// Reads a column.
+///
+/// # Errors
+/// Why it cannot be read.
+fn column(reader: &Reader, fields: &[TypePtr], field: &TypePtr, rows: usize) -> Result<Column, String> {
+    if fields.iter().filter(|other| other.name() == field.name()).count() > 1 {
+        return Err("another column has the same name".to_owned());
     }
-    let nothing = || Column::Numbers(vec![None; count]);
-    let columns = names.into_iter().zip(columns.into_iter().map(|column| column.unwrap_or_else(nothing)));
-    Ok(TableFile { path: path.into(), columns: columns.collect(), rows: count, lines: None })
+    if !field.is_primitive() {
+        return Err(holds("groups or lists"));
+    }
+    if field.get_basic_info().converted_type() == ConvertedType::INTERVAL {
+        return Err(holds("spans of time; write them as numbers, for example of days"));
+    }
+    check_compression(reader, field.name())?;
+    let cannot = |error: ParquetError| format!("cannot be read: {error}");
+    let schema = reader.metadata().file_metadata().schema();
+    let alone = Type::group_type_builder(schema.name()).with_fields(vec![Arc::clone(field)]).build().map_err(cannot)?;
+    let (mut cells, mut count) = (None, 0);
+    for row in reader.get_row_iter(Some(alone)).map_err(cannot)? {
+        let row = row.map_err(cannot)?;
+        if count == rows {
+            return Err(format!("has more cells than the table's {rows} rows"));
+        }
+        let (_, cell) = row.get_column_iter().next().ok_or("cannot be read: a row has no cell")?;
+        take(&mut cells, cell, count).map_err(holds)?;
+        count += 1;
+    }
+    if count != rows {
+        return Err(format!("has {count} cells, and the table {rows} rows"));
+    }
+    Ok(cells.unwrap_or_else(|| Column::Numbers(vec![None; count])))
+}
+
+fn holds(found: &str) -> String {
+    format!("holds {found}; numbers, words and yes or no can be read")
+}
+
+fn check_compression(reader: &Reader, name: &str) -> Result<(), String> {
+    let chunks = reader.metadata().row_groups().iter().flat_map(|group| group.columns());
+    let own = chunks.filter(|chunk| chunk.column_path().parts().first().is_some_and(|first| first == name));
+    for chunk in own {
+        match chunk.compression() {
+            Compression::UNCOMPRESSED | Compression::SNAPPY => {}
+            other => {
+                let codec = format!("{other:?}");
+                let codec = codec.split('(').next().unwrap_or_default();
+                return Err(format!(
+                    "is compressed with {codec}, and a column must be compressed with Snappy or not compressed; write the file \
+                     so, for example with `compression=\"snappy\"`"
+                ));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Appends a cell to its column, whose kind the first cell decides that is not empty; `before` cells were.
@@ -77,7 +134,7 @@ fn take(column: &mut Option<Column>, field: &Field, before: usize) -> Result<(),
     match (value, &mut *column) {
         (Value::Nothing, None) => {}
         (Value::Nothing, Some(Column::Numbers(numbers))) => numbers.push(None),
-        (Value::Nothing, Some(Column::Words(words))) => words.push(""),
+        (Value::Nothing, Some(Column::Words(words))) => words.push(b""),
         (Value::Number(number), None) => {
             let mut numbers = vec![None; before];
             numbers.push(Some(number));
@@ -86,10 +143,10 @@ fn take(column: &mut Option<Column>, field: &Field, before: usize) -> Result<(),
         (Value::Number(number), Some(Column::Numbers(numbers))) => numbers.push(Some(number)),
         (Value::Word(word), None) => {
             let mut words = Words::empty(before);
-            words.push(word);
+            words.push(word.as_bytes());
             *column = Some(Column::Words(words));
         }
-        (Value::Word(word), Some(Column::Words(words))) => words.push(word),
+        (Value::Word(word), Some(Column::Words(words))) => words.push(word.as_bytes()),
         (Value::Number(_), Some(Column::Words(_))) | (Value::Word(_), Some(Column::Numbers(_))) => {
             return Err("numbers and words");
         }

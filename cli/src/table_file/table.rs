@@ -1,6 +1,8 @@
 //! The cells of a table, as they were read.
 
+use std::collections::BTreeSet;
 use std::fmt;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use super::error::{MAX_CELLS, TableError};
@@ -11,7 +13,8 @@ pub(super) const MAX_BYTES: u64 = 1 << 30;
 /// A table as it was read: every row has a cell in every column.
 pub(crate) struct TableFile {
     pub(super) path: PathBuf,
-    pub(super) columns: Vec<(String, Column)>,
+    /// Each with its name, if it has one; or why it cannot be read, which matters only to a task that takes it.
+    pub(super) columns: Vec<(String, Result<Column, String>)>,
     pub(super) rows: usize,
     /// Of a file of lines, where each row begins.
     pub(super) lines: Option<Vec<u64>>,
@@ -33,7 +36,7 @@ pub(super) enum Column {
 /// Texts, one after the other; an empty one is a cell without anything.
 #[derive(Default)]
 pub(super) struct Words {
-    text: String,
+    text: Vec<u8>,
     ends: Vec<usize>,
 }
 
@@ -43,20 +46,41 @@ pub(super) enum Cell<'a> {
     Empty,
     Number(f64),
     Word(&'a str),
+    NotUtf8,
 }
 
 impl Words {
     /// Cells without anything.
     pub(super) fn empty(count: usize) -> Self {
-        Self { text: String::new(), ends: vec![0; count] }
+        Self { text: Vec::new(), ends: vec![0; count] }
     }
 
-    pub(super) fn push(&mut self, word: &str) {
-        self.text.push_str(word);
+    pub(super) fn push(&mut self, word: &[u8]) {
+        self.text.extend_from_slice(word);
         self.ends.push(self.text.len());
     }
 
-    fn get(&self, row: usize) -> &str {
+    pub(super) fn are_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    /// Whether these are 1, 2, 3 and so on.
+    pub(super) fn count_rows(&self) -> bool {
+        self.iter().zip(1_usize..).all(|(word, number)| word == number.to_string().as_bytes())
+    }
+
+    /// Whether these are words, not numbers, that all differ.
+    pub(super) fn are_distinct_words(&self) -> bool {
+        let is_word = |word: &str| !word.is_empty() && word.parse::<f64>().is_err();
+        let mut seen = BTreeSet::new();
+        self.iter().all(|word| std::str::from_utf8(word).is_ok_and(is_word) && seen.insert(word))
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.ends.len()).map(|row| self.get(row))
+    }
+
+    fn get(&self, row: usize) -> &[u8] {
         let begin = row.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.text[begin..self.ends[row]]
     }
@@ -66,9 +90,10 @@ impl Column {
     pub(super) fn cell(&self, row: usize) -> Cell<'_> {
         match self {
             Self::Numbers(numbers) => numbers[row].map_or(Cell::Empty, Cell::Number),
-            Self::Words(words) => match words.get(row) {
-                "" => Cell::Empty,
-                word => Cell::Word(word),
+            Self::Words(words) => match std::str::from_utf8(words.get(row)).map(str::trim) {
+                Ok("") => Cell::Empty,
+                Ok(word) => Cell::Word(word),
+                Err(_) => Cell::NotUtf8,
             },
         }
     }
@@ -88,23 +113,27 @@ impl TableFile {
         }
     }
 
+    /// The names of the columns that have one.
     pub(super) fn names(&self) -> Vec<&str> {
-        self.columns.iter().map(|(name, _)| name.as_str()).collect()
+        self.columns.iter().map(|(name, _)| name.as_str()).filter(|name| !name.is_empty()).collect()
     }
 }
 
-/// Checks the names of the columns.
-pub(super) fn check_names<'a>(path: &Path, names: impl Iterator<Item = &'a str>) -> Result<(), TableError> {
-    let mut seen = std::collections::BTreeSet::new();
-    for (index, name) in names.enumerate() {
-        if name.is_empty() {
-            return Err(TableError::NoName { path: path.into(), column: index + 1 });
-        }
-        if !seen.insert(name) {
-            return Err(TableError::SameName { path: path.into(), name: name.to_owned() });
-        }
+/// Opens a file of a table.
+///
+/// # Errors
+/// It cannot be read, is a folder, or is too large.
+pub(super) fn open(path: &Path) -> Result<File, TableError> {
+    let unreadable = |source| TableError::Read { path: path.into(), source };
+    let file = File::open(path).map_err(unreadable)?;
+    let metadata = file.metadata().map_err(unreadable)?;
+    if metadata.is_dir() {
+        return Err(TableError::Folder { path: path.into() });
     }
-    Ok(())
+    if metadata.len() > MAX_BYTES {
+        return Err(TableError::TooLarge { path: path.into() });
+    }
+    Ok(file)
 }
 
 /// Bounds what is kept of a table.

@@ -73,10 +73,9 @@ fn each_mistake_in_a_file_is_placed_and_says_what_would_be_right() {
             format!("{GOOD}3,no,50\n"),
             "ward.csv, line 4: has 3 cells, and the header names 4: each line must have as many",
         ),
-        ("id,,age\n1,2,3\n".to_owned(), "ward.csv: column 2 has no name in the header; each must have one"),
         (
             "age,age\n1,2\n".to_owned(),
-            "ward.csv: the header names `age` twice; each column must have a name of its own",
+            "ward.csv: two columns are named `age`; a column that the task takes must have a name of its own",
         ),
         (
             "sick,Age,ward\nno,50,icu\n".to_owned(),
@@ -123,11 +122,101 @@ fn what_is_no_path_of_a_table_or_no_file_is_said() {
     }
     let missing = "parquet:/no/such.parquet".parse::<TablePath>().unwrap().read().unwrap_err();
     assert!(chain(&missing).starts_with("cannot read /no/such.parquet: "), "{missing:?}");
-    let folder = "csv:/tmp".parse::<TablePath>().unwrap().read().unwrap_err();
-    assert!(chain(&folder).starts_with("cannot read /tmp: "), "{folder:?}");
+    for kind in ["csv", "parquet"] {
+        let folder = format!("{kind}:/tmp").parse::<TablePath>().unwrap().read().unwrap_err();
+        assert_eq!(chain(&folder), "/tmp is a folder; give one file that holds the whole table");
+    }
 }
 
-/// A Parquet file of a word, a number and a whole number in each row; no number in the last.
+#[test]
+fn quotes_that_swallow_rows_are_errors_with_the_line() {
+    let rest = "4,no,50,general\n5,no,30,icu\n";
+    for (bytes, expected) in [
+        (format!("{GOOD}3,no,20,\"icu\n{rest}"), "ward.csv, line 4: a quote opens a cell and is never closed"),
+        (
+            format!("{GOOD}3,no,20,\"icu\n{rest}6,no,7,\"icu\n"),
+            "ward.csv, line 4: a quote opens a cell, and its closing quote on line 7 is followed by 'i'; a comma",
+        ),
+        (
+            format!("{GOOD}3,no,20,\"icu\n{rest}6,no,7,icu\"\n{rest}"),
+            "ward.csv, line 4: a quote opens a cell and closes on line 7, and each line of the cell looks like a row",
+        ),
+        (
+            "\"id\";\"sick\"\n".to_owned(),
+            "ward.csv, line 1: a quote opens a cell, and its closing quote on line 1 is followed by ';'; cells seem to be \
+             separated by ';'",
+        ),
+    ] {
+        let said = said(bytes.as_bytes());
+        assert!(said.starts_with(expected), "{said}");
+    }
+    let text = "sick,age,ward,note\r\n\r\nno,50,icu,\"fell, twice,\r\nand \"\"rose\"\"\"\r\nno,999,icu,\r\n";
+    let read = csv_of(text.as_bytes()).unwrap();
+    assert_eq!(read.rows(), 2);
+    let error = chain(&read.labelled(&spec(SPEC)).unwrap_err());
+    assert!(error.contains("ward.csv, line 5, column `age`"), "{error}");
+}
+
+#[test]
+fn columns_without_a_name_and_those_the_task_leaves_out_do_not_matter() {
+    for text in [
+        ",sick,age,ward\n0,no,50,icu\n1,yes,25,general\n",
+        "\"\",\"sick\",\"age\",\"ward\"\n\"1\",\"no\",50,\"icu\"\n\"2\",\"yes\",25,\"general\"\n",
+        "sick,age,ward\n1,no,50,icu\n2,yes,25,general\n",
+        "\"sick\",\"age\",\"ward\"\n\"Ann\",\"no\",50,\"icu\"\n\"Bob\",\"yes\",25,\"general\"\n",
+        "sick,age,ward,\nno,50,icu,\nyes,25,general,\n",
+        "sick,age,ward,\nno,50,icu\nyes,25,general\n",
+        "sick,age,ward\nno,50,icu,\nyes,25,general,\n",
+        "sick,age,ward,note,note\nno,50,icu,a,b\nyes,25,general,c,d\n",
+    ] {
+        let labelled = csv_of(text.as_bytes()).unwrap().labelled(&spec(SPEC)).unwrap();
+        assert_eq!((labelled.features, labelled.labels), (vec![0.5, 1.0, 0.0, 0.25, 0.0, 1.0], vec![0, 1]), "{text}");
+    }
+    let latin = csv_of(b"sick,age,ward,n\xf3te\nno,50,icu,\xff\n").unwrap();
+    assert_eq!(latin.labelled(&spec(SPEC)).unwrap().labels, [0]);
+    for (text, line) in [
+        ("sick,age,ward\nno,50,icu,x\nyes,25,general,y\n", 2),
+        ("sick,age,ward\n1,no,50,icu\nyes,25,general\n", 2),
+        ("sick,age,ward\nno,50,icu\nyes,25,general,\n", 3),
+        ("sick,age,ward,\nno,50\n", 2),
+        ("sick,age,ward\n7,no,50,icu\n7,yes,25,general\n", 2),
+    ] {
+        let said = said(text.as_bytes());
+        assert!(said.starts_with(&format!("ward.csv, line {line}: has ")), "{text}: {said}");
+    }
+}
+
+#[test]
+fn files_of_other_kinds_are_named() {
+    for (bytes, expected) in [
+        (&b"\x1f\x8b\x08\0\0"[..], "ward.csv is compressed with gzip; decompress it first, with `gunzip`"),
+        (b"PAR1\x15\x04", "ward.csv is a Parquet file; give it as `parquet:FILE` instead of `csv:FILE`"),
+        (b"\xff\xfei\0d\0", "ward.csv is text in UTF-16; save it as UTF-8"),
+    ] {
+        assert_eq!(said(bytes), expected);
+    }
+    assert!(said(b"PK\x03\x04\x14").contains("Excel's workbooks (.xlsx)"));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ward.parquet");
+    std::fs::write(&path, GOOD).unwrap();
+    let text = format!("parquet:{}", path.display()).parse::<TablePath>().unwrap().read().unwrap_err();
+    assert!(
+        chain(&text).ends_with("is text, not a Parquet file; give a CSV file as `csv:FILE` instead of `parquet:FILE`")
+    );
+}
+
+#[test]
+fn labels_of_csv_and_parquet_mean_the_same_classes() {
+    let wanted = spec(&SPEC.replace("[\"no\", \"yes\"]", "[\"0\", \"1\"]"));
+    for cells in [["0", "1"], ["0.0", "1.0"], ["False", "True"], ["false", "TRUE"]] {
+        let [no, yes] = cells;
+        let text = format!("sick,age,ward\n{no},50,icu\n{yes},25,general\n");
+        assert_eq!(csv_of(text.as_bytes()).unwrap().labelled(&wanted).unwrap().labels, [0, 1], "{cells:?}");
+    }
+}
+
+/// A Parquet file of a word, a number and a whole number in each row, no number in the last; and two columns more, of times and of
+/// bytes that are no text.
 fn parquet_file(path: &Path, compression: Compression) {
     let column = |name: &str, kind, converted| {
         let column = Type::primitive_type_builder(name, kind).with_repetition(Repetition::OPTIONAL);
@@ -137,6 +226,8 @@ fn parquet_file(path: &Path, compression: Compression) {
         column("ward", Physical::BYTE_ARRAY, ConvertedType::UTF8),
         column("age", Physical::DOUBLE, ConvertedType::NONE),
         column("sick", Physical::INT64, ConvertedType::NONE),
+        column("admitted", Physical::INT64, ConvertedType::TIMESTAMP_MICROS),
+        column("photo", Physical::BYTE_ARRAY, ConvertedType::NONE),
     ];
     let schema = Arc::new(Type::group_type_builder("rows").with_fields(fields).build().unwrap());
     let properties = Arc::new(WriterProperties::builder().set_compression(compression).build());
@@ -149,8 +240,14 @@ fn parquet_file(path: &Path, compression: Compression) {
     let mut column = group.next_column().unwrap().unwrap();
     column.typed::<DoubleType>().write_batch(&[50.0, 25.0], Some(&[1, 1, 0]), None).unwrap();
     column.close().unwrap();
+    for _ in 0..2 {
+        let mut column = group.next_column().unwrap().unwrap();
+        column.typed::<Int64Type>().write_batch(&[0, 1, 1], Some(&[1, 1, 1]), None).unwrap();
+        column.close().unwrap();
+    }
     let mut column = group.next_column().unwrap().unwrap();
-    column.typed::<Int64Type>().write_batch(&[0, 1, 1], Some(&[1, 1, 1]), None).unwrap();
+    let bytes = [b"\xff\xd8"; 3].map(|bytes| ByteArray::from(bytes.to_vec()));
+    column.typed::<ByteArrayType>().write_batch(&bytes, Some(&[1, 1, 1]), None).unwrap();
     column.close().unwrap();
     group.close().unwrap();
     file.close().unwrap();
@@ -166,7 +263,7 @@ fn parquet_is_read_as_pandas_writes_it_and_its_rows_are_named() {
     for compression in [Compression::UNCOMPRESSED, Compression::SNAPPY] {
         parquet_file(&path, compression);
         let table = format!("parquet:{}", path.display()).parse::<TablePath>().unwrap().read().unwrap();
-        assert_eq!((table.rows(), table.names()), (3, vec!["ward", "age", "sick"]));
+        assert_eq!((table.rows(), table.names()), (3, vec!["ward", "age", "sick", "admitted", "photo"]));
         let fitted = table.fit(&words).unwrap().table().unwrap();
         assert_eq!((fitted.row(0), fitted.targets()), (&[0.0, 1.0][..], &[0.0, 1.0, 1.0][..]));
         let empty = chain(&table.labelled(&wanted).unwrap_err());
@@ -174,6 +271,15 @@ fn parquet_is_read_as_pandas_writes_it_and_its_rows_are_named() {
             empty.ends_with("row 3, column `age`: the cell is empty; a number from 0 to 100 is expected"),
             "{empty}"
         );
+    }
+    for (column, found) in
+        [("admitted", "times; write them as numbers, for example of days"), ("photo", "bytes that are no text")]
+    {
+        let wanted = spec(&format!("features = [{{ column = \"{column}\" }}]"));
+        let table = format!("parquet:{}", path.display()).parse::<TablePath>().unwrap().read().unwrap();
+        let error = chain(&table.fit(&wanted).unwrap_err());
+        let expected = format!("column `{column}`: holds {found}; numbers, words and yes or no can be read");
+        assert!(error.ends_with(&expected), "{error}");
     }
     std::fs::write(&path, b"PAR1 and no more").unwrap();
     let broken = format!("parquet:{}", path.display()).parse::<TablePath>().unwrap().read().unwrap_err();

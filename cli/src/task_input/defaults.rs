@@ -49,7 +49,7 @@ impl TaskDefaults<'_> {
         let mut task = input.over(&Value::Object(whole))?;
         task.training.complete(self.participants, self.most_examples);
         if let Some(method) = &mut task.personalization {
-            method.complete(&mut task.model.personal, &defaults.last_layer, defaults.linear_layers);
+            method.complete(&mut task.model.personal, &defaults.last_layer, &defaults.linear_layers);
         }
         input.check(&task)?;
         Ok(task)

@@ -33,7 +33,7 @@ pub(crate) enum FlagForm {
     Off,
     /// `KEY=VALUE,…` for keys of the table at the path; without any, such pairs, where the flag may stand alone.
     Table(FlagKeys, Option<&'static str>),
-    /// `NAME,KEY=VALUE,…` or `NAME:KEY=VALUE,…`: a new table at the path, whose key of this name says NAME.
+    /// `NAME,KEY=VALUE,…` or `NAME:KEY=VALUE,…`: a new table at the path, whose key of this name is NAME.
     Choice(&'static str, FlagKeys),
 }
 
@@ -169,7 +169,7 @@ impl Flag {
     }
 }
 
-/// The names that a task knows for a choice, as it lists them to whoever gives another.
+/// The valid names of a choice, from the error for an invalid one.
 fn choices(path: &str, key: &str) -> String {
     let mut table = Table::new();
     set(&mut table, "name", "none".into());
@@ -194,6 +194,11 @@ pub(crate) fn plain(text: &str) -> Result<Value, String> {
 /// Reads a name, in which people write dashes and capitals.
 pub(crate) fn word(text: &str) -> Result<Value, String> {
     Ok(text.trim().replace('-', "_").to_lowercase().into())
+}
+
+/// Reads the name of a file.
+pub(crate) fn file(text: &str) -> Result<Value, String> {
+    Ok(text.into())
 }
 
 /// Reads names with `+` between them.

@@ -5,8 +5,9 @@
 
 use std::path::Path;
 
+use client_sdk::models::{self, Incomplete};
 use serde_json::{Value, json};
-use task_spec::{Deployment, SpecError, TaskSpec, said_of, wrong_key};
+use task_spec::{Deployment, ModelSpec, SpecError, TaskSpec, said_of, wrong_key};
 
 mod defaults;
 mod flags;
@@ -19,7 +20,7 @@ pub(crate) use flags::{Flag, FlagForm, FlagKeys, FlagValue, Flags, Reader, Short
 pub(crate) use training::{SCHEDULE, TRAINING};
 
 use crate::failure::{Exit, Failure, Outcome};
-use crate::task_file;
+use crate::task_file::{self, read_graph};
 use table::Table;
 
 /// A task file or preset, and settings on top.
@@ -35,8 +36,7 @@ pub(crate) struct TaskArgs {
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct SetArgs {
     /// Set any key of the task as in a task file (`tributary task keys` lists them), for example aggregation.optimizer.name=fed_adam or
-    /// 'selection.cohort={fraction=0.1}'. May be repeated; it comes after the file and after short flags, which name the key that
-    /// they are short for in brackets
+    /// 'selection.cohort={fraction=0.1}'. May be repeated; overrides the file and the short flags, whose keys are in brackets
     #[arg(long, value_name = "KEY=VALUE", value_parser = FlagValue::set)]
     set: Vec<FlagValue>,
 }
@@ -105,6 +105,23 @@ impl TaskInput {
     /// The value of a task's key, from any layer.
     pub(crate) fn value_of(&self, path: &str) -> Option<Value> {
         table::get(&self.table(None), path).cloned()
+    }
+
+    /// The architecture from any layer, with the content of the graph's file if one is named.
+    ///
+    /// # Errors
+    /// The file cannot be read or holds no graph.
+    pub(crate) fn architecture(&self) -> Outcome<Option<Value>> {
+        let table = self.table(None);
+        let Some(named) = table::get(&table, "model.graph") else { return Ok(self.value_of("model.architecture")) };
+        let model = json!({ "graph": named, "loss": table::get(&table, "model.loss") });
+        let wrong = |field: &str, detail: String| {
+            Failure::new(Exit::Usage, "the model's graph cannot be used").with_error(field, detail)
+        };
+        let mut model: ModelSpec =
+            serde_json::from_value(model).map_err(|error| wrong("model.loss", error.to_string()))?;
+        read_graph(&mut model, Path::new("")).map_err(|Incomplete { field, detail }| wrong(field, detail))?;
+        Ok(model.architecture)
     }
 
     /// All layers above the implied one, optionally without one setting.
@@ -178,7 +195,7 @@ impl TaskInput {
     /// # Errors
     /// Every invalid key.
     pub(crate) fn check(&self, spec: &TaskSpec) -> Outcome {
-        // What a deployment imposes it says itself.
+        // A deployment reports its own constraints.
         let deployment = Deployment { poll_interval_ms: 1 };
         let mut privacy = spec.privacy.clone();
         privacy.rounds.get_or_insert(spec.rounds.count);
@@ -248,8 +265,12 @@ impl Source {
         }
         let text = preset.map_or_else(|| task_file::text(path), |text| Ok(text.to_owned()))?;
         let table: toml::Table = toml::from_str(&text).map_err(|error| task_file::wrong(path, error))?;
-        let table = table::object(table)
+        let mut table = table::object(table)
             .ok_or_else(|| task_file::wrong(path, "holds a number that is not finite, or a date"))?;
+        if let Some(graph) = table::get(&table, "model.graph").and_then(Value::as_str) {
+            let graph = task_file::beside(graph, path).display().to_string();
+            table::set(&mut table, "model.graph", graph.into());
+        }
         Ok(Self { name: name.to_owned(), table })
     }
 }
@@ -257,7 +278,10 @@ impl Source {
 /// The table as a task, with the tensors of the model that it names.
 fn complete(whole: &Table) -> Result<TaskSpec, TaskInputError> {
     let mut spec = parse(whole, 1)?;
-    task_file::expand(&mut spec).map_err(|(key, why)| TaskInputError { key: key.to_owned(), why })?;
+    // The source's folder has been put before the file's name.
+    read_graph(&mut spec.model, Path::new(""))
+        .and_then(|()| models::complete(&mut spec.model))
+        .map_err(|Incomplete { field, detail }| TaskInputError { key: field.to_owned(), why: detail })?;
     // Percentages of the model are resolved once the model is known.
     let parameters = spec.model.tensors.iter().map(|tensor| tensor.shape.iter().product::<u64>()).sum();
     Ok(TaskSpec { model: spec.model, ..parse(whole, parameters)? })

@@ -83,7 +83,7 @@ async fn release(wrong: Option<Wrong>, fault: Option<Fault>) -> Release {
 /// What is settled before anything runs: the probability, at least, that the bound is above epsilon.
 ///
 /// Without noise every guess can be right. Without clipping a canary is so much longer than the noise, whose multiplier `z` the
-/// task is given when it is made; rounding makes the noise a little wider than the clip says.
+/// task is given when it is made; rounding makes the noise a little wider than the clip requires.
 fn power(fault: Fault, z: f64) -> f64 {
     let shift = if fault == Fault::NoNoise { f64::INFINITY } else { f64::from(TIMES) / (1.1 * z) };
     Design { shift, ..DESIGN }.power(EPSILON).unwrap()

@@ -26,7 +26,7 @@ pub(crate) enum Vanishes {
     InTraining,
     /// When its input was taken and it is to sign whose inputs are included; it may be brought back.
     BeforeSigning,
-    /// When it is to answer, after it wrote down that it does: nobody else can know whether it was heard.
+    /// When it must answer, after recording that it does: only it knows whether the answer was delivered.
     BeforeAnswering,
 }
 
@@ -105,7 +105,7 @@ impl Device {
         self.participant.machine().map_or_else(Vec::new, Machine::privacy_spent)
     }
 
-    /// Goes on until it has to wait for somebody else or for later; whether anything came of it.
+    /// Proceeds until it has to wait; returns whether it made progress.
     pub(crate) async fn go_on(&mut self, network: &Network, now: Now) -> bool {
         let mut moved = false;
         while !self.is_gone && self.wakes <= now.elapsed {

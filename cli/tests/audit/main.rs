@@ -1,4 +1,4 @@
-//! The audit of privacy: what a whole federation releases, looked at from outside, against what its ledger says.
+//! The privacy audit: releases of a complete federation, observed from outside, compared with its ledger.
 //!
 //! A real coordinator and real participants in one process, over the routes that anybody uses. The clean build must pass;
 //! each of five faults that builds could have is switched on in turn and must be caught by the test that is there for it:
@@ -22,8 +22,8 @@
 
 mod canaries;
 mod device;
+mod repeated;
 mod reused;
-mod twice;
 mod variance;
 mod world;
 

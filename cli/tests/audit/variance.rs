@@ -1,4 +1,4 @@
-//! The noise is there, end to end under secure aggregation with 30 % dropouts, as wide as the ledger says: where it is not,
+//! The noise has the width of the ledger, end to end under secure aggregation with 30 % dropouts: if it has not,
 //! the two-sided test of its variance notices.
 //!
 //! What a sum was before the noise is known from a twin: the same federation under the same seed, whose participants clip,

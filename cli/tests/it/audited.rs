@@ -1,4 +1,4 @@
-//! The audit log of a coordinator: exported, checked without it, and found out where somebody has changed it.
+//! The audit log of a coordinator: exported, verified offline, with tampering located.
 
 use std::path::Path;
 

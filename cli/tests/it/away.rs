@@ -1,4 +1,4 @@
-//! An S3 server that goes away for a while: participants are asked to come back, the log is told once, and nothing is lost.
+//! An S3 server that goes away for a while: participants retry, the log has it once, and nothing is lost.
 
 #![cfg(target_os = "linux")]
 
@@ -33,7 +33,7 @@ fn while_the_blobs_are_away_everybody_waits_and_the_log_is_told_once() {
     let count = |name: &str| -> u64 {
         counters(&served).iter().filter(|(counted, _)| counted.starts_with(name)).map(|(_, count)| count).sum()
     };
-    // Whoever asks for a model is refused as participants are, whose turn may not have come.
+    // A model request is rejected in the same way as a participant's, whose turn may come later.
     let out = folder.path().join("model").display().to_string();
     let end = Instant::now() + Duration::from_secs(60);
     while count("tributary_rejections_total{code=\"unavailable\"}") < 4 {

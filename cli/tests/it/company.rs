@@ -33,6 +33,13 @@ impl Company {
         Self { issuer: Issuer::new(params, key), pem }
     }
 
+    /// The authority of the coordinator whose data is in this folder.
+    pub(crate) fn of_coordinator(data: &Path) -> Self {
+        let read = |name: &str| std::fs::read_to_string(data.join(name)).unwrap();
+        let (pem, key) = (read("ca.pem"), KeyPair::from_pem(&read("ca-key.pem")).unwrap());
+        Self { issuer: Issuer::from_ca_cert_pem(&pem, key).unwrap(), pem }
+    }
+
     /// A certificate for `localhost` and its key, in two files.
     pub(crate) fn server(&self, folder: &Path) -> (PathBuf, PathBuf) {
         let key = KeyPair::generate_for(&PKCS_ED25519).unwrap();
@@ -116,7 +123,7 @@ pub(crate) struct Hook {
 }
 
 impl Company {
-    /// Signs the key of a request, as the hook is asked to.
+    /// Signs the key of a request, as the hook must.
     pub(crate) fn sign(&self, asked: &Value) -> String {
         let mut request = CertificateSigningRequestParams::from_pem(asked["csr_pem"].as_str().unwrap()).unwrap();
         let urn = format!("urn:tributary:participant:{}", asked["participant"].as_str().unwrap());
@@ -176,7 +183,7 @@ pub(crate) fn now_s() -> i64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() as i64
 }
 
-/// The head of a request and its JSON; none if whoever began it went away.
+/// The head of a request and its JSON; `None` if the client disconnected.
 fn read_request(stream: &mut impl Read) -> Option<(String, Value)> {
     let mut bytes = Vec::new();
     let mut chunk = [0; 4096];
@@ -192,7 +199,7 @@ fn read_request(stream: &mut impl Read) -> Option<(String, Value)> {
     }
 }
 
-/// What the certificate of a device says that it has from its company.
+/// The subject in a device's company certificate.
 #[derive(Clone)]
 pub(crate) struct Says {
     pub(crate) uris: Vec<String>,

@@ -1,4 +1,4 @@
-//! One bit of the newest model version is flipped on the disk: nobody trains from it, everybody is told, and a copy goes on.
+//! One bit of the newest model version is flipped on the disk: it is not used, the damage is reported, and a copy restores it.
 
 #![cfg(target_os = "linux")]
 
@@ -61,7 +61,7 @@ fn a_flipped_bit_of_the_newest_model_is_told_and_a_copy_goes_on() {
         let (_, text) = readyz(&served);
         (text.contains("degraded") && text.contains(&digest)).then_some(())
     });
-    // The pause came before a round that nobody could have finished.
+    // The task pauses before a round that could not complete.
     let rounds_then = rounds(&served);
     assert!(
         rounds_then.len() <= last + 1 && rounds_then.iter().all(|round| round["failure"].is_null()),

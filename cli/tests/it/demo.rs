@@ -1,4 +1,4 @@
-//! The demo: what it tells, that a seed decides every bit of every model version, and that drop-outs are survived.
+//! The demo: its output, that a seed decides every bit of every model version, and that drop-outs are survived.
 
 use crate::support::{Ran, run};
 use serde_json::Value;
@@ -187,7 +187,7 @@ fn every_way_to_a_model_of_ones_own_is_compared_with_one_for_all_and_with_traini
         assert!(lowest <= one["p10"].as_f64().unwrap() && one["p10"].as_f64() <= one["median"].as_f64(), "{one}");
         assert!(lowest < mean, "participants differ: {one}");
     }
-    // Beside 10 by 60, of rank 2: adapters are a quarter of the 610 parameters, and all that travels.
+    // Adapters of rank 2 for 10 by 60 are a quarter of the 610 parameters, and only they are sent.
     let shared: Vec<_> = ran.events().into_iter().filter(|event| event["event"] == "started").collect();
     assert_eq!(shared[9]["parameters"], 2 * (60 + 10));
     let mean = |way: &str| served[names.iter().position(|name| *name == way).unwrap()]["mean"].as_f64().unwrap();
@@ -234,7 +234,7 @@ fn every_round_tells_how_both_accuracies_are_distributed_and_nobodys_own() {
         assert_eq!((&spread["participants"], &spread["resolution"]), (&5.into(), &0.05.into()), "{last}");
         assert!(last["cohort_metrics"].as_object().unwrap().keys().all(|name| !name.contains(".below.")), "{last}");
     }
-    // The own models of the last round are those that were compared: no quantile is farther off than it says.
+    // The personalized models of the last round were compared: each quantile is within its resolution.
     let finished = secure.events().pop().unwrap();
     let served = finished["personalization"]["served"].as_array().unwrap();
     let ditto = served.iter().find(|served| served["way"] == "ditto").unwrap();
@@ -304,8 +304,10 @@ fn secure_aggregation_is_on_and_changes_no_bit_of_any_model() {
     let secure = demo(&["--drop", "0.2", "--participants", "8", "--seed", "3"]);
     let insecure = demo(&["--drop", "0.2", "--participants", "8", "--seed", "3", "--insecure-aggregation"]);
     assert_eq!(versions(&secure), versions(&insecure), "a sum of masked updates is the sum of the updates");
-    let started = |ran: &Ran| ran.events()[0]["updates_readable_by"].clone();
-    assert_eq!((started(&secure), started(&insecure)), ("nobody".into(), "operator".into()));
+    let started = |ran: &Ran| ran.events()[0]["protection"].clone();
+    assert_eq!(started(&insecure), serde_json::json!({ "updates": "readable_by_coordinator" }));
+    assert_eq!(started(&secure)["updates"], "hidden_in_sums");
+    assert_eq!(started(&secure)["across_rounds"], serde_json::json!({ "kind": "not_protected" }));
     for round in rounds(&secure).iter().filter(|round| round["state"] == "COMPLETED") {
         let session = &round["secure_aggregation"];
         assert_eq!((&session["advertised"], &session["threshold"]), (&8.into(), &5.into()), "{round}");
@@ -356,9 +358,10 @@ fn people_see_a_table_and_what_to_do_next() {
         "Model: ",
         ".safetensors",
         "--inspect",
-        "SUM OPENED",
-        "of 3 by 3",
-        "can be read by nobody",
+        "INCLUDED/UNMASKED",
+        "3 / 3",
+        "each hidden inside each opened sum, of at least 3 updates",
+        "across rounds: not protected",
     ] {
         assert!(ran.stdout.contains(words), "no {words:?}: {ran}");
     }

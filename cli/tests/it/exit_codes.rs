@@ -1,4 +1,4 @@
-//! Every way to fail that needs no coordinator has its number, says what was wrong, and is an envelope for programs.
+//! Every way to fail that needs no coordinator has its exit code, a message, and a JSON envelope.
 
 use std::io::Write as _;
 use std::path::Path;

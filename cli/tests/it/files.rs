@@ -25,7 +25,7 @@ fn the_limit_of_files_is_raised_and_connections_fit_into_it() {
     let crowd: Vec<_> = (0..600).filter_map(|_| TcpStream::connect(&address).ok()).collect();
     assert_eq!(crowd.len(), 600);
     let open = || std::fs::read_dir(format!("/proc/{process}/fd")).unwrap().count();
-    // Whoever has only just come is not sent away for another, for 2 s.
+    // A new connection is not evicted for another one within 2 s.
     let served = (0..50).any(|_| {
         std::thread::sleep(Duration::from_millis(100));
         assert!(open() < 200, "{} files are open", open());

@@ -40,7 +40,7 @@ fn serve(data: &Path) -> Command {
     command
 }
 
-/// Starts it with what it says in files, `name.out` and `name.err`.
+/// Starts it with its output in the files `name.out` and `name.err`.
 fn spawn(command: &mut Command, folder: &Path, name: &str) -> Background {
     let file = |end: &str| File::create(folder.join(format!("{name}.{end}"))).unwrap();
     Background(command.stdin(Stdio::null()).stdout(file("out")).stderr(file("err")).spawn().unwrap())
@@ -230,7 +230,7 @@ fn whoever_can_write_the_folder_makes_a_token_without_having_one() {
     drop(served);
     assert_eq!(offline(&data, &["--role", "admin", "--name", "no name"]).code, 2);
     assert_eq!(offline(&data, &["--name", "found"]).code, 2, "without a role");
-    // The environment of a coordinator that cannot be asked any more.
+    // The environment of a coordinator that has stopped.
     let mut command = tributary();
     command.args(["--format", "json", "token", "create", "--offline", "--data-dir"]).arg(&data).args(admin);
     command.env("TRIBUTARY_SERVER", "https://localhost:1").env("TRIBUTARY_CA", data.join("ca.pem"));

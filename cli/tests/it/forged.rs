@@ -93,7 +93,7 @@ fn a_renewal_that_another_authority_signed_is_not_taken() {
     }
 }
 
-/// In the roster for the victim, everybody else's keys are the liar's, certified by `forger`.
+/// In the victim's roster, all other keys are the liar's, certified by `forger`.
 fn forged(roster: &[u8], victim: ParticipantId, forger: &Company) -> Vec<u8> {
     let mut roster = Roster::decode(roster).unwrap();
     let mut entries: Vec<RosterEntry> = roster.entries.iter().cloned().collect();

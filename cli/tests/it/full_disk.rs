@@ -11,7 +11,7 @@ use crate::ready::{readyz, serve};
 use crate::restored::wait_for;
 use crate::support::{Served, run};
 
-/// The folder is on a small disk of its own. When told to, every block of it is taken, and whatever becomes free; and given back.
+/// The folder is on its own small disk, which can be filled completely on demand, and freed again.
 const FILLS_UP: &str = r#"
 mkdir -p "$DATA" && mount -t tmpfs -o size=8m none "$DATA"
 when() { for _ in $(seq 6000); do [ -e "$DATA.$1" ] && return; sleep 0.01; done; exit 1; }

@@ -53,7 +53,8 @@ fn a_federation_runs_whose_coordinator_is_no_authority() {
     let task = folder.path().join("task.toml");
     let demo = ["demo", "--participants", "3", "--rounds", "1", "--seed", "5", "--task-file", task.to_str().unwrap()];
     assert_eq!(run(&demo).code, 0);
-    served.operate(&["task", "create", task.to_str().unwrap()]).data();
+    let created = served.operate(&["task", "create", task.to_str().unwrap()]).data();
+    assert_eq!(created["protection"]["certified_by"], "external_authority");
 
     let issued: Vec<_> =
         (0..3).map(|n| company.issue(folder.path(), &format!("device-{n}"), &Says::device(n))).collect();
@@ -274,7 +275,7 @@ async fn only_who_shows_a_certificate_of_the_company_is_admitted_for_a_token() {
     }
     assert_eq!(check_in(&served, &mine).await.1, None);
     refused(Some(&others), with(&others), "enrollment-refused", "used before").await;
-    // Whoever has another certificate of the same device, for example a stolen old one, and any token.
+    // An attacker with another certificate of the same device, for example a stolen old one, and any token.
     let stolen = issue("stolen", 1);
     let token = served.enrollment_token();
     let with = |issued: &Issued| json!({ "token": token, "certificate_pem": issued.pem() });
@@ -296,7 +297,7 @@ async fn only_who_shows_a_certificate_of_the_company_is_admitted_for_a_token() {
     let told = renew(&mine, json!({ "certificate_pem": issue("others-next", 2).pem() })).await;
     assert!(told.0 == "invalid-value" && told.1.contains("yours must name"), "{told:?}");
     assert_eq!(renew(&next, json!({ "certificate_pem": next.pem() })).await.0, "unauthenticated", "not by itself");
-    // Whoever has stolen the key would have the next certificate, too.
+    // The thief of the key would also get the next certificate.
     let key = rcgen::KeyPair::from_pem(&std::fs::read_to_string(&mine.key).unwrap()).unwrap();
     let same = company.issue_for(&key, folder.path(), "same", &Says::device(1));
     let told = renew(&mine, json!({ "certificate_pem": same.pem() })).await;
@@ -308,7 +309,7 @@ async fn only_who_shows_a_certificate_of_the_company_is_admitted_for_a_token() {
     assert_eq!(check_in(&served, &mine).await.1, Some(ProblemType::Unauthenticated));
     assert_eq!(renew(&mine, json!({ "certificate_pem": mine.pem() })).await.0, "unauthenticated");
 
-    // Away for longer than its certificate: a token that is made for it, and for nobody else.
+    // Away for longer than its certificate: a token made only for it.
     let made = served.operate(&["token", "create", "--enrollment", "--participant", &device_id(1).to_string()]).data();
     let token = made["token"].as_str().unwrap().to_owned();
     let [late, anothers] = [issue("late", 1), issue("another", 3)];

@@ -6,10 +6,13 @@ use serde_json::Value;
 
 use crate::killed::{rounds, three, wait_for_round};
 use crate::restored::wait_for;
-use crate::support::{Ran, Served, run};
+use crate::support::{Background, Ran, Served, run};
+
+/// What the demo is asked for, so that the task of [`task_file`] has noise of the coordinator's and a ledger.
+pub(crate) const PRIVATE: [&str; 2] = ["--privacy", "noise=40,delta=1e-5,mechanism=central_gaussian,sampling=none"];
 
 /// A task of many rounds, in a file, with what else the demo is asked for.
-fn task_file(folder: &Path, more: &[&str]) -> PathBuf {
+pub(crate) fn task_file(folder: &Path, more: &[&str]) -> PathBuf {
     let task = folder.join("task.toml");
     let usual = ["demo", "--participants", "3", "--rounds", "1", "--seed", "5", "--task-file", task.to_str().unwrap()];
     let ran = run(&[&usual, more].concat());
@@ -123,6 +126,7 @@ fn a_backup_that_is_made_while_rounds_run_is_restored_and_goes_on() {
 
     let empty = folder.path().join("empty");
     std::fs::create_dir(&empty).unwrap();
+    std::fs::copy(data.join("seal.key"), empty.join("seal.key")).unwrap();
     // One bit of a blob, a half-made backup, none at all.
     let blob = files(&backup.join("blobs")).into_iter().find(|path| path.file_name().unwrap().len() == 64).unwrap();
     let whole = std::fs::read(&blob).unwrap();
@@ -218,7 +222,7 @@ fn rows_in_postgresql_are_left_to_its_tools() {
     let config = folder.path().join("coordinator.toml");
     std::fs::write(&config, "[database]\nurl = \"postgres://tributary@db.example/tributary\"\n").unwrap();
     let (config, backup) = (config.to_str().unwrap(), folder.path().join("backup"));
-    for command in [&["backup", backup.to_str().unwrap()][..], &["restore", backup.to_str().unwrap()], &["fsck"]] {
+    for command in [&["backup", backup.to_str().unwrap()][..], &["restore", backup.to_str().unwrap()]] {
         let ran = run(&[command, &["--config", config]].concat());
         assert!(ran.code == 18 && ran.stderr.contains("pg_dump"), "{command:?}: {ran}");
     }
@@ -263,8 +267,7 @@ fn versions_that_are_not_retained_go_unless_they_are_pinned() {
 fn a_restored_older_database_spends_no_privacy_twice() {
     let folder = tempfile::tempdir().unwrap();
     let (data, backup) = (folder.path().join("data"), folder.path().join("backup"));
-    let privacy = ["--privacy", "noise=40,delta=1e-5,mechanism=central_gaussian,sampling=none"];
-    let (task, to) = (task_file(folder.path(), &privacy), backup.to_str().unwrap());
+    let (task, to) = (task_file(folder.path(), &PRIVATE), backup.to_str().unwrap());
     let before = folder.path().join("before");
     let served = Served::dev(&data);
     served.operate(&["task", "create", task.to_str().unwrap()]).data();
@@ -288,17 +291,200 @@ fn a_restored_older_database_spends_no_privacy_twice() {
     };
     let served = restore(served, to, &|| (), "or the database is older than what was released");
     let versions = served.operate(&["model", "list", "demo"]).data();
-    // Resuming releases nothing, and the next start says again why.
-    served.operate(&["task", "resume", "demo"]).data();
+    // It is not resumed, and the next start finds it paused.
+    refuse_to_resume(&served, "or the database is older than what was released");
     let served = served.kill_and_restart(&data);
     assert_eq!(served.operate(&["task", "show", "demo"]).data()["status"], "PAUSED");
     assert_eq!(served.operate(&["model", "list", "demo"]).data(), versions);
     // Who loses what was kept outside of the database is no better off.
     let lose = || std::fs::remove_dir_all(data.join("seal.ledgers")).unwrap();
     let served = restore(served, to, &lose, "where the privacy ledger ends is gone");
-    served.operate(&["task", "resume", "demo"]).data();
+    refuse_to_resume(&served, "where the privacy ledger ends is gone");
     let served = served.kill_and_restart(&data);
     assert_eq!(served.operate(&["task", "show", "demo"]).data()["status"], "PAUSED");
     assert_eq!(served.operate(&["model", "list", "demo"]).data(), versions);
-    restore(served, before.to_str().unwrap(), &lose, "releases after the backup cannot be ruled out");
+    let nothing = || assert!(!data.join("seal.ledgers").exists());
+    restore(served, before.to_str().unwrap(), &nothing, "releases after the backup cannot be ruled out");
+}
+
+/// `task resume` reports why the task releases nothing more, and leaves the task unchanged.
+pub(crate) fn refuse_to_resume(served: &Served, why: &str) {
+    let refused = served.operate(&["task", "resume", "demo"]);
+    assert!(refused.code == 8 && refused.stderr.contains("stays PAUSED") && refused.stderr.contains(why), "{refused}");
+    assert_eq!(served.operate(&["task", "show", "demo"]).data()["status"], "PAUSED");
+}
+
+/// A coordinator with a private task that is in round 3, and the task's participants.
+fn private_rounds(folder: &Path, data: &Path) -> (Served, Vec<Background>) {
+    let task = task_file(folder, &PRIVATE);
+    let served = Served::dev(data);
+    served.operate(&["task", "create", task.to_str().unwrap()]).data();
+    let participants = three(&served, folder);
+    wait_for_round(&served, folder, 3);
+    (served, participants)
+}
+
+/// The database of a backup is put back by hand, as with PostgreSQL, without the files outside the database.
+#[test]
+fn an_older_database_alone_spends_no_privacy_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, backup) = (folder.path().join("data"), folder.path().join("backup"));
+    let (served, participants) = private_rounds(folder.path(), &data);
+    assert_eq!(keep(&data, &["backup", backup.to_str().unwrap()]).code, 0);
+    wait_for_round(&served, folder.path(), 5);
+    drop(participants);
+    let served = served.kill_and_restart_after(&data, || {
+        std::fs::remove_dir_all(data.join("seal.ledgers")).unwrap();
+        let rows = files(&backup.join("rows")).pop().unwrap();
+        for ending in ["-wal", "-shm"] {
+            let _ = std::fs::remove_file(data.join(format!("coordinator.db{ending}")));
+        }
+        std::fs::copy(rows, data.join("coordinator.db")).unwrap();
+    });
+    let shown = served.operate(&["task", "show", "demo"]).data();
+    assert!(shown["status"] == "PAUSED" && shown["history"].to_string().contains("ledger ends is gone"), "{shown}");
+    refuse_to_resume(&served, "releases after the backup cannot be ruled out");
+    let checked = keep(&data, &["fsck"]);
+    assert!(checked.code == 17 && checked.stdout.contains("ledger ends is gone"), "{checked}");
+}
+
+#[test]
+fn fsck_finds_changed_ledgers_of_finished_tasks() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let (served, participants) = private_rounds(folder.path(), &data);
+    served.operate(&["task", "cancel", "demo"]).data();
+    drop((participants, served));
+    let checked = keep(&data, &["fsck"]);
+    assert_eq!((checked.code, event(&checked, "checked")["ledgers"].as_u64()), (0, Some(1)), "{checked}");
+    let hand = rusqlite::Connection::open(data.join("coordinator.db")).unwrap();
+    hand.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+    drop(hand);
+    let whole = std::fs::read(data.join("coordinator.db")).unwrap();
+    for (statement, why) in [
+        ("UPDATE privacy_ledger SET row = replace(row, '\"rho\":', '\"rho\":1') WHERE idx = 1", "row 1"),
+        ("DELETE FROM privacy_ledger WHERE idx > 0", "removed or added"),
+        (
+            "DELETE FROM privacy_ledger WHERE idx > 0; UPDATE task SET rounds_completed = 1, model_version = 1; \
+             DELETE FROM provenance WHERE version > 1; DELETE FROM model_version WHERE version > 1; UPDATE privacy_head SET seal = \
+             (SELECT json_extract(row, '$.seal') FROM privacy_ledger)",
+            "has 1 rows, and had",
+        ),
+        ("UPDATE task SET spec = json_set(spec, '$.privacy.epsilon', 1000.0)", "not what it was created with"),
+        ("UPDATE task SET spec = json_remove(spec, '$.privacy')", "not what it was created with"),
+    ] {
+        let hand = rusqlite::Connection::open(data.join("coordinator.db")).unwrap();
+        hand.execute_batch(&format!("PRAGMA foreign_keys = OFF; {statement}; PRAGMA wal_checkpoint(TRUNCATE)"))
+            .unwrap();
+        drop(hand);
+        let checked = keep(&data, &["fsck"]);
+        let findings = event(&checked, "checked")["findings"].to_string();
+        assert!(
+            checked.code == 17 && findings.contains("\"ledger\"") && findings.contains(why),
+            "{statement}: {checked}"
+        );
+        std::fs::write(data.join("coordinator.db"), &whole).unwrap();
+        for ending in ["-wal", "-shm"] {
+            let _ = std::fs::remove_file(data.join(format!("coordinator.db{ending}")));
+        }
+    }
+}
+
+#[test]
+fn a_backup_that_was_changed_is_not_restored() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, backup) = (folder.path().join("data"), folder.path().join("backup"));
+    let served = Served::dev(&data);
+    let task = task_file(folder.path(), &[]);
+    served.operate(&["task", "create", task.to_str().unwrap()]).data();
+    drop(served);
+    assert_eq!(keep(&data, &["backup", backup.to_str().unwrap()]).code, 0);
+    let manifest = backup.join("manifest.json");
+    let whole = std::fs::read_to_string(&manifest).unwrap();
+    let refuse = |why: &str| {
+        let refused = keep(&data, &["restore", backup.to_str().unwrap(), "--replace"]);
+        assert!(refused.code == 17 && refused.stderr.contains(why), "{why}: {refused}");
+    };
+    // A token of the thief's own, in a database whose digest the manifest names.
+    let rows = files(&backup.join("rows")).pop().unwrap();
+    let forged = backup.join("forged.db");
+    std::fs::copy(&rows, &forged).unwrap();
+    let hand = rusqlite::Connection::open(&forged).unwrap();
+    hand.execute_batch("UPDATE operator_token SET secret_sha256 = zeroblob(32)").unwrap();
+    drop(hand);
+    let bytes = std::fs::read(&forged).unwrap();
+    let digest = hex::encode(ring::digest::digest(&ring::digest::SHA256, &bytes));
+    std::fs::rename(&forged, rows.with_file_name(format!("{digest}.db"))).unwrap();
+    let old = rows.file_stem().unwrap().to_str().unwrap();
+    let mut changed: Value = serde_json::from_str(&whole.replace(old, &digest)).unwrap();
+    changed["rows"]["bytes"] = bytes.len().into();
+    std::fs::write(&manifest, changed.to_string()).unwrap();
+    refuse("its manifest was changed, or was written with another seal.key");
+    changed.as_object_mut().unwrap().remove("mac");
+    std::fs::write(&manifest, changed.to_string()).unwrap();
+    refuse("has no MAC");
+    let known = keep(&data, &["restore", backup.to_str().unwrap(), "--replace", "--unauthenticated"]);
+    assert_eq!(known.code, 0, "an operator who knows where it comes from: {known}");
+    std::fs::write(&manifest, &whole).unwrap();
+    let key = std::fs::read(data.join("seal.key")).unwrap();
+    std::fs::write(data.join("seal.key"), [7; 32]).unwrap();
+    refuse("another seal.key");
+    std::fs::remove_file(data.join("seal.key")).unwrap();
+    refuse("there is no seal.key here");
+    std::fs::write(data.join("seal.key"), key).unwrap();
+    // Pipes without a writer, in the place of each kind of file.
+    let blob = files(&backup.join("blobs")).into_iter().find(|path| path.file_name().unwrap().len() == 64).unwrap();
+    for (path, code) in [(&blob, 17), (&rows, 17), (&manifest, 4)] {
+        let bytes = std::fs::read(path).unwrap();
+        std::fs::remove_file(path).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+        let refused = keep(&data, &["restore", backup.to_str().unwrap(), "--replace"]);
+        assert!(refused.code == code && refused.stderr.contains("regular file"), "{refused}");
+        std::fs::remove_file(path).unwrap();
+        std::fs::write(path, bytes).unwrap();
+    }
+    assert_eq!(keep(&data, &["restore", backup.to_str().unwrap(), "--replace"]).code, 0);
+}
+
+#[test]
+fn a_coordinator_without_the_keys_of_its_database_does_not_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let served = Served::dev(&data);
+    let task = task_file(folder.path(), &[]);
+    served.operate(&["task", "create", task.to_str().unwrap()]).data();
+    drop(served);
+    let start = || run(&["serve", "--dev", "--listen", "127.0.0.1:0", "--data-dir", data.to_str().unwrap()]);
+    let forget = |what: &str| {
+        let hand = rusqlite::Connection::open(data.join("coordinator.db")).unwrap();
+        hand.execute(&format!("DELETE FROM fingerprint WHERE what LIKE '{what}'"), ()).unwrap();
+    };
+    let aside = |name: &str| folder.path().join(name);
+    for (files, lost) in [(&["seal.key"][..], "seal.key"), (&["ca.pem", "ca-key.pem"], "ca-key.pem")] {
+        for name in files {
+            std::fs::rename(data.join(name), aside(name)).unwrap();
+        }
+        for is_older in [false, true] {
+            if is_older {
+                // As the program before this one left it.
+                forget("%");
+            }
+            let refused = start();
+            assert!(refused.code == 3 && refused.stderr.contains(&format!("{lost} is missing")), "{refused}");
+            assert!(files.iter().all(|name| !data.join(name).exists()), "none is made");
+        }
+        for name in files {
+            std::fs::copy(aside(name), data.join(name)).unwrap();
+        }
+        drop(Served::dev(&data));
+    }
+    // Another one in its place.
+    std::fs::write(data.join("seal.key"), [7; 32]).unwrap();
+    let refused = start();
+    assert!(refused.code == 3 && refused.stderr.contains("another identity.seal_key_file"), "{refused}");
+    // One that is replaced on purpose is made.
+    forget("identity.seal_key_file");
+    std::fs::remove_file(data.join("seal.key")).unwrap();
+    drop(Served::dev(&data));
+    assert!(data.join("seal.key").exists());
 }

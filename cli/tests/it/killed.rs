@@ -55,7 +55,7 @@ pub(crate) fn participant_of(
     command
 }
 
-/// Where a participant says what troubles it.
+/// File of a participant's stderr.
 fn log(folder: &Path, index: usize) -> File {
     OpenOptions::new().create(true).append(true).open(folder.join(format!("participant-{index}.log"))).unwrap()
 }
@@ -135,7 +135,7 @@ fn nothing_is_lost_or_counted_twice_when_processes_are_killed() {
         assert_eq!(round["reported"], 3, "{round}");
     }
 
-    // Whoever goes on from the copy would send other inputs under masks that were used.
+    // Continuing from the copy would send other inputs under used masks.
     drop(participants);
     std::fs::remove_dir_all(folder.path().join("journal-1")).unwrap();
     copy(&folder.path().join("copy"), &folder.path().join("journal-1"));

@@ -59,7 +59,7 @@ impl Moments {
 struct Published {
     /// Version and SHA-256 of the newest hundred models.
     models: Vec<(Value, Value)>,
-    /// What the ledger says: the budget, and every release with its round, attempt, participants, noise and cost.
+    /// Contents of the ledger: the budget, and every release with its round, attempt, participants, noise and cost.
     ledger: Value,
 }
 
@@ -75,7 +75,7 @@ impl Published {
     }
 }
 
-/// A secure and private task, and what it publishes if nobody is killed.
+/// A secure and private task, and its models without kills.
 struct Task {
     file: String,
     rounds: u64,
@@ -95,7 +95,7 @@ impl Task {
         Self { file, rounds, expected }
     }
 
-    /// Runs it on the coordinator that `front` is, while `kill` kills one of `processes` beside the participants.
+    /// Runs it on the coordinator that `front` is, while `kill` kills one of `processes` or a participant.
     fn run(&self, folder: &Path, kills: u64, front: &Served, processes: u64, mut kill: impl FnMut(u64)) {
         let (seed, began) = (number("TRIBUTARY_KILL_SEED", 1), Instant::now());
         let mut moments = Moments(seed);
@@ -104,7 +104,7 @@ impl Task {
             Background(participant_of(repeatable(), front, folder, index, token).spawn().unwrap())
         };
         let mut participants: Vec<_> = (0..3).map(|index| start(index, Some(&front.enrollment_token()))).collect();
-        // A token enrols once: whoever is killed between using it and storing what it got needs another.
+        // A token is valid once: a participant killed between enrolment and storage needs another.
         wait_for_round(front, folder, 2);
         let mut killed = [0, 0];
         for nth in 0..kills {
@@ -172,7 +172,7 @@ fn age(file: &Path) {
     file.set_modified(SystemTime::now() - OLD).unwrap();
 }
 
-/// Waits until nothing is left over any more, as `left` tells it.
+/// Waits until `left` returns nothing.
 fn nothing_left(left: impl Fn() -> Vec<String>) {
     let end = Instant::now() + Duration::from_secs(60);
     loop {

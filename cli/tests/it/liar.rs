@@ -1,5 +1,5 @@
 //! A coordinator that lies, as a proxy in front of an honest one: it shows a certificate of the coordinator's authority, believes any
-//! member's, and rewrites what it passes on as a test says.
+//! member's, and rewrites forwarded messages for a test.
 //!
 //! A real liar need not authenticate itself to itself. This one has, for each member, a second key that the honest coordinator takes for the member's:
 //! it enrols that key, and hands the member a certificate for the member's own. What members sign is passed on as it is.
@@ -43,7 +43,7 @@ pub(crate) struct Asked {
     pub(crate) path: String,
 }
 
-/// Who a certificate is asked of the liar for.
+/// The participants that request certificates from the liar.
 pub(crate) struct Wanted {
     pub(crate) csr_pem: String,
     pub(crate) participant: ParticipantId,
@@ -53,11 +53,11 @@ pub(crate) struct Wanted {
 type Certify = dyn Fn(&Wanted) -> String + Send + Sync;
 type Lie = dyn Fn(&Asked, Vec<u8>) -> Vec<u8> + Send + Sync;
 
-/// What is told, and who certifies.
+/// The forged messages, and the certifying authority.
 pub(crate) struct Lies {
     /// Makes the certificate chain that a member gets.
     pub(crate) certify: Box<Certify>,
-    /// When members are to renew, instead of when the coordinator says.
+    /// The forged renewal time of members.
     pub(crate) renew_at: Option<Timestamp>,
     /// Rewrites a good answer's body.
     pub(crate) tell: Box<Lie>,
@@ -123,7 +123,15 @@ impl Liar {
         Self { world, runtime: Some(runtime), url }
     }
 
-    /// What was asked so far.
+    /// Has the authority of the coordinator, whose data is in `data` below `folder`; `change` makes the lies from none.
+    pub(crate) fn with_authority(served: &Served, folder: &Path, change: impl FnOnce(&mut Lies)) -> Self {
+        let own = Arc::new(Company::of_coordinator(&folder.join("data")));
+        let mut lies = Lies::none(&own);
+        change(&mut lies);
+        Self::before(served, &own, &[&own.pem], folder, lies)
+    }
+
+    /// Requests that the liar has received so far.
     pub(crate) fn seen(&self) -> Vec<Asked> {
         self.world.seen.lock().unwrap().clone()
     }
@@ -284,7 +292,7 @@ impl World {
     }
 }
 
-/// A participant, and everything that it says.
+/// A participant and its output.
 pub(crate) struct Device {
     _process: Background,
     pub(crate) id: ParticipantId,

@@ -1,4 +1,4 @@
-//! A failure is found in the log, as it is by default, by what the person was told of it.
+//! The error message leads to the failure in the default log.
 
 use std::fs::File;
 use std::path::Path;

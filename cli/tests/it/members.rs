@@ -37,7 +37,7 @@ fn a_federation_runs_whose_coordinator_never_has_the_members_key() {
     );
     let served = company.serve(folder.path(), &identity);
 
-    // Whom the company does not know, the coordinator cannot certify.
+    // The coordinator cannot certify devices that are unknown to the company.
     *hook.mood.lock().unwrap() = Mood::Refuses;
     let refused = participant(&served, &at("journal-0"), &["--token", &served.enrollment_token()]);
     let first = refused.first.clone().unwrap();
@@ -45,7 +45,7 @@ fn a_federation_runs_whose_coordinator_never_has_the_members_key() {
     assert_eq!(code, 6, "{first} {complaint}");
     assert!(complaint.contains("refused to certify"), "{complaint}");
 
-    // What comes back is judged; a participant asks again and is told no more than that.
+    // The signer's response is verified; the participant only gets a retry.
     *hook.mood.lock().unwrap() = Mood::IsBroken;
     let token = served.enrollment_token();
     let arguments = |index: usize| {
@@ -89,7 +89,7 @@ fn a_federation_runs_whose_coordinator_never_has_the_members_key() {
     let note = notes.find(|line| line.contains("is unavailable; try"));
     assert!(note.is_some_and(|note| !note.contains("signed")), "the peer is not told why");
 
-    // One that takes the request and says nothing is not waited for: the participant is told to come back, and does.
+    // A silent signer times out: the participant gets a retry, and succeeds.
     *hook.mood.lock().unwrap() = Mood::IsSilent;
     let mut late = start(1, &served.enrollment_token());
     let asked = hook.tokens.lock().unwrap().len();
@@ -125,13 +125,13 @@ fn a_token_made_for_a_participant_gives_its_id_and_name_to_whoever_has_it_and_en
     let enrolled = first.first.clone().unwrap();
     assert_eq!(enrolled["name"], "ward-7");
     let id = enrolled["participant"].as_str().unwrap();
-    // Told to stop, it keeps what it was about to write.
+    // At shutdown it keeps pending writes.
     let stopped = Command::new("kill").args(["-INT", &first.process.0.id().to_string()]).status().unwrap();
     assert!(stopped.success());
     assert_eq!(first.end().1, 0);
 
     let unknown = create(&["--participant", "nobody"]);
-    assert!(unknown.code == 7 && unknown.stdout.contains("nobody is called `nobody`"), "{unknown}");
+    assert!(unknown.code == 7 && unknown.stdout.contains("no participant is called `nobody`"), "{unknown}");
     let both = create(&["--participant", "ward-7", "--name", "ward-8"]);
     assert_eq!(both.code, 2, "{both}");
     // By its name, and by its id.
@@ -142,12 +142,12 @@ fn a_token_made_for_a_participant_gives_its_id_and_name_to_whoever_has_it_and_en
     }
     let listed = served.operate(&["participant", "list"]).data();
     assert_eq!(listed.as_array().unwrap().len(), 1, "{listed}");
-    // Whoever found the lost journal is nobody.
+    // The finder of the lost journal is unauthenticated.
     let found = participant(&served, &folder.path().join("journal"), &[]);
     let told = found.first.clone().unwrap();
     assert!(told["detail"].as_str().unwrap().contains("replaced or is not known"), "{told}");
     assert_eq!(found.end().1, 6);
-    // Nor is anybody let back whom an operator has revoked.
+    // A revoked participant cannot return.
     let unused = token(create(&["--participant", "ward-7"]));
     served.operate(&["participant", "revoke", "ward-7"]).data();
     assert_eq!(create(&["--participant", "ward-7"]).code, 8);

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use test_servers::postgres::{Cluster, Options, USER};
 
 use crate::killed::{logs, rounds, three, wait_for_round};
+use crate::restored::{Rows, the_same_cohort_goes_on};
 use crate::support::{Served, run, tributary};
 
 const ROUNDS: &str = "10";
@@ -19,6 +20,12 @@ fn serve(config: &str, listen: &str) -> Served {
     let mut command = tributary();
     command.args(["--format", "json", "serve", "--config", config]).env("TRIBUTARY_HTTP_LISTEN", listen);
     Served::until(command, "serving")
+}
+
+/// A server on 127.0.0.1 that demands a password there.
+fn by_password() -> Options {
+    let access = "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n";
+    Options { tcp: true, files: vec![("pg_hba.conf".to_owned(), access.to_owned())], ..Options::default() }
 }
 
 fn written(folder: &Path, url: &str, password: Option<&Path>) -> String {
@@ -52,15 +59,7 @@ pub(crate) fn counters(served: &Served) -> Vec<(String, u64)> {
 #[test]
 fn a_secure_task_runs_to_its_end_on_postgres_through_a_kill() {
     // With real commits: what was answered must outlive the coordinator. The way in is a password, from its file.
-    let access = "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n";
-    let Some(cluster) = Cluster::start(Options {
-        fsync: true,
-        tcp: true,
-        files: vec![("pg_hba.conf".to_owned(), access.to_owned())],
-        ..Options::default()
-    }) else {
-        return;
-    };
+    let Some(cluster) = Cluster::start(Options { fsync: true, ..by_password() }) else { return };
     let database = cluster.create_database();
     cluster.sql("postgres", &format!("ALTER USER {USER} PASSWORD 'geheim'"));
     let folder = tempfile::tempdir().unwrap();
@@ -80,7 +79,7 @@ fn a_secure_task_runs_to_its_end_on_postgres_through_a_kill() {
         assert_eq!(run(&["--format", "json", "migrate", "--config", &config]).data()["database"], "up_to_date");
     }
     let served = serve(&config, "127.0.0.1:0");
-    // A token made beside the running coordinator, by whoever may write its database.
+    // A token created with database access while the coordinator runs.
     let made = run(&[
         "--format",
         "json",
@@ -134,6 +133,91 @@ fn a_secure_task_runs_to_its_end_on_postgres_through_a_kill() {
         assert_eq!(round["reported"], 3, "{round}");
     }
     assert_eq!(cluster.sql(&database, "SELECT count(*) FROM session_message WHERE message IS NOT NULL"), "0");
+    let log = std::fs::read_to_string(cluster.folder().join("log")).unwrap();
+    assert!(!log.contains("no transaction in progress"), "{log}");
+    // Each kind of transaction that conflicts does so once a minute, not several times a round.
+    let refused = log.matches("could not serialize access").count();
+    println!("{refused} transactions were refused in {ROUNDS} rounds");
+    assert!(refused <= 60, "{refused} transactions were refused in {ROUNDS} rounds");
+}
+
+#[test]
+fn serve_without_access_ends_at_once() {
+    let Some(cluster) = Cluster::start(by_password()) else { return };
+    cluster.sql("postgres", &format!("ALTER USER {USER} PASSWORD 'geheim'"));
+    let folder = tempfile::tempdir().unwrap();
+    let password = folder.path().join("password");
+    for (database, secret, expected) in
+        [("postgres", "verraten", "password authentication failed"), ("nowhere", "geheim", "does not exist")]
+    {
+        std::fs::write(&password, secret).unwrap();
+        let url = format!("postgres://{USER}@127.0.0.1:{}/{database}", cluster.port());
+        let config = written(folder.path(), &url, Some(&password));
+        let mut command = tributary();
+        command.args(["--format", "json", "serve", "--config", &config]);
+        let ended = crate::support::finish(&mut command);
+        let words = ended.to_string();
+        assert_eq!(ended.code, 15, "{ended}");
+        assert!(words.contains("no access to the database") && words.contains(expected), "{ended}");
+        assert!(!words.contains("waiting for it") && !words.contains(secret), "{ended}");
+    }
+}
+
+#[test]
+fn serve_and_work_wait_for_a_database_that_is_away() {
+    let Some(cluster) = Cluster::start(Options { tcp: true, ..Options::default() }) else { return };
+    let database = cluster.create_database();
+    cluster.crash();
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("postgres://{USER}@127.0.0.1:{}/{database}", cluster.port());
+    let config = written(folder.path(), &url, None);
+    for (name, limit, waits) in [("serve", "0", false), ("serve", "1500", true), ("work", "1500", true)] {
+        let begun = Instant::now();
+        let mut command = tributary();
+        command.args(["--format", "json", name, "--config", &config]).env("TRIBUTARY_DATABASE_START_TIMEOUT_MS", limit);
+        let ended = crate::support::finish(&mut command);
+        assert_eq!(ended.code, 15, "{ended}");
+        assert!(ended.to_string().contains("the database cannot be reached"), "{ended}");
+        assert_eq!(ended.to_string().contains("waiting for it"), waits, "{ended}");
+        assert!(!waits || begun.elapsed() >= Duration::from_millis(700), "{ended}");
+    }
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_secs(2));
+            cluster.restart();
+        });
+        let served = serve(&config, "127.0.0.1:0");
+        assert_eq!(served.operate(&["task", "list"]).code, 0);
+    });
+}
+
+/// A standby that takes over lacks the rows that the primary had not sent. Here its database is a copy from some rounds earlier.
+#[test]
+fn after_a_failover_that_lost_rounds_the_same_cohort_goes_on() {
+    let Some(cluster) = Cluster::start(Options::default()) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let database = cluster.create_database();
+    let config = written(folder.path(), &cluster.url(&database), None);
+    assert_eq!(run(&["migrate", "--config", &config]).code, 0);
+    let copy = |from: &str, to: &str| {
+        let ended = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{from}'");
+        cluster.sql("postgres", &ended);
+        cluster.sql("postgres", &format!("CREATE DATABASE {to} TEMPLATE {from}"));
+    };
+    let rows = Rows {
+        restart: &|Served { process, url, token, .. }, act| {
+            drop(process);
+            act();
+            let port = url.rsplit(':').next().unwrap();
+            Served { token, ..serve(&config, &format!("127.0.0.1:{port}")) }
+        },
+        keep: &|| copy(&database, "standby"),
+        forget: &|| {
+            cluster.drop_database(&database);
+            copy("standby", &database);
+        },
+    };
+    the_same_cohort_goes_on(folder.path(), serve(&config, "127.0.0.1:0"), &rows);
 }
 
 #[test]

@@ -41,7 +41,11 @@ fn tasks_are_created_once_and_steered() {
         (&made["name"], &made["status"], &made["parameters"]),
         (&"digits".into(), &"ACTIVE".into(), &610.into())
     );
-    assert_eq!(made["updates_readable_by"], "nobody", "secure aggregation is on unless somebody says otherwise");
+    assert_eq!(made["protection"]["updates"], "hidden_in_sums", "secure aggregation is on by default");
+    let shown = served.read(&["task", "show", "digits"]);
+    for line in ["Updates     each hidden inside each opened sum, of at least", "across rounds: not protected"] {
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
     let again = served.operate(&["task", "create", file, "--idempotency-key", "k1"]).data();
     assert_eq!(again["id"], made["id"], "the same key makes the same task");
     let taken = served.operate(&["task", "create", file]);

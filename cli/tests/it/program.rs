@@ -57,7 +57,7 @@ max_weight = 10
 max_corrupt_fraction = 0.0
 "#;
 
-/// Adds as the program above does, in every round that it is given; says how often it was started.
+/// Adds as the program above does, in every round; returns the number of starts.
 const STAYS: &str = r#"
 import sys
 sys.path.insert(0, sys.argv[3])
@@ -125,7 +125,7 @@ fn assert_trained(model: &learning::Parameters) {
 }
 
 /// Whether the process runs the program. Its number alone does not tell: one that was killed keeps it, without a command line,
-/// until whoever became its parent asks for its status.
+/// until its new parent reaps it.
 fn trains(pid: &str) -> bool {
     let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     line.contains("train.py")
@@ -178,7 +178,7 @@ fn programs_train_in_secret_and_one_is_left_alone_by_its_participant() {
     }
 }
 
-/// What a participant tells Prometheus at the address that it has printed, once it has.
+/// A participant's Prometheus metrics, from the address that it prints.
 pub(crate) fn metrics(said: &Path) -> String {
     let lines = std::fs::read_to_string(said).unwrap_or_default();
     let events = lines.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
@@ -214,7 +214,7 @@ fn programs_that_stay_are_started_once_for_all_rounds() {
         start(1, &["--trainer", &each]),
         start(2, &[]),
     ];
-    // The round waits for the third program, so that the first participant is still there to be asked.
+    // The round waits for the third program, so that the first participant is still running.
     let told = loop {
         let told = metrics(&path("said-0"));
         if told.contains("tributary_program_samples_per_second 100") {
@@ -239,7 +239,7 @@ fn programs_that_stay_are_started_once_for_all_rounds() {
     assert!(elsewhere.0.try_wait().unwrap().is_none(), "it was left alone");
 }
 
-/// Trains until it is told to end, and takes its time then.
+/// Trains until it gets SIGTERM, and then ends slowly.
 const SLOW: &str = r#"cd "$TRIBUTARY_JOB"; grep -q '"evaluate"' job.json && exit 75
 trap 'sleep 1; : >checkpoint/ended; exit 1' TERM; : >checkpoint/begun; while :; do sleep 0.05; done"#;
 

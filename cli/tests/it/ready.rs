@@ -1,4 +1,4 @@
-//! `/readyz` of the executable: it says what cannot be written, or read, and is well again when that is.
+//! `/readyz` of the executable: it reports read and write failures, and recovers with them.
 
 #![cfg(target_os = "linux")]
 
@@ -60,7 +60,7 @@ fn a_database_that_cannot_be_written_is_not_ready() {
     wait_until("it is ready again", || readyz(&served).0 == 200);
 }
 
-/// When told to, makes the folder of blobs read-only, in a namespace of mounts of its own; and writable again.
+/// Makes the folder of blobs read-only in its own mount namespace on demand, and writable again.
 const TURNS_READ_ONLY: &str = r#"
 when() { for _ in $(seq 6000); do [ -e "$DATA.$1" ] && return; sleep 0.01; done; exit 1; }
 ( exec >/dev/null 2>&1
@@ -103,7 +103,7 @@ fn a_malformed_database_is_not_ready() {
     let served = serve(&["env"], "", &data);
     assert_eq!(readyz(&served).0, 200);
     drop(served);
-    // Whoever opens it alone puts the log into the file.
+    // A single connection checkpoints the log into the file.
     let folder = data.to_str().unwrap();
     let ran = run(&["token", "create", "--role", "viewer", "--name", "v", "--offline", "--data-dir", folder]);
     assert_eq!(ran.code, 0, "{ran}");

@@ -143,7 +143,7 @@ impl Site {
         folder
     }
 
-    /// No process has made a file beside the keys that it was given.
+    /// No process has created a file next to its keys.
     fn assert_nothing_is_shared(&self) {
         let mut looked_at = 0;
         for folder in std::fs::read_dir(&self.folder).unwrap().map(|entry| entry.unwrap().path()) {
@@ -165,7 +165,7 @@ impl Site {
         Served::until(command, "serving")
     }
 
-    /// One that takes background steps, and serves nobody.
+    /// A process with background steps only.
     pub(crate) fn work(&self, index: usize) -> Background {
         let mut command = self.command("work", index);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -181,7 +181,7 @@ pub(crate) fn address(served: &Served) -> String {
 
 #[test]
 fn rounds_go_on_whichever_coordinator_or_worker_is_lost() {
-    // With real commits: what was answered must outlive whoever answered.
+    // With durable commits: a confirmed write must survive its process.
     let Some(cluster) = Cluster::start(Options { fsync: true, tcp: true, ..Options::default() }) else { return };
     let (database, blobs, folder) = (cluster.create_database(), S3Server::start(), tempfile::tempdir().unwrap());
     let task = folder.path().join("task.toml").display().to_string();

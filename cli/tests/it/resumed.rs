@@ -1,4 +1,4 @@
-//! After `kill -9` a coordinator says what it found and goes on with, in plain lines and as fields.
+//! After `kill -9` a coordinator logs what it found and resumes, as text and as fields.
 
 #![cfg(unix)]
 

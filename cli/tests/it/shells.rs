@@ -116,7 +116,7 @@ fn each_subcommand_has_a_page_that_is_drawn_without_complaint() {
     assert!(written.len() > 60 && written.contains(&"tributary-round-list.1".to_owned()), "{written:?}");
 
     for (viewer, draw) in VIEWERS {
-        // Small images have a `man` that only says that there is none; mandoc does not tell its version.
+        // Small images have a placeholder for `man`; mandoc does not print its version.
         let version = asked(viewer, &["--version"]);
         if version.is_none_or(|version| viewer != "mandoc" && !version.contains(viewer)) {
             test_servers::skipped(&format!("no {viewer}, so it drew no manual page"));

@@ -1,4 +1,4 @@
-//! What `round show` tells people of a round: what its coordinator knows of it, and nothing of what the round has not.
+//! Output of `round show`: everything that the coordinator knows of a round, without empty entries.
 
 use std::path::Path;
 use std::process::Stdio;

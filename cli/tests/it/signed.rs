@@ -209,7 +209,7 @@ async fn a_device_with_a_wrong_clock_corrects_itself_once() {
     }
     assert_eq!(asked, [2, 3, 4], "one request more, at first");
 
-    // What is large is not sent in vain: the time is asked for first.
+    // To avoid sending a large body twice, the time is requested first.
     let another = HttpsTransport::signed(&front.url, &roots, Arc::new(Behind)).unwrap();
     another.identify(&identity).unwrap();
     let (participant, body) = (identity.certified.participant, bytes::Bytes::from(vec![0; 100_000]));

@@ -41,6 +41,32 @@ fn devices_train_ahead_of_rounds_and_the_answer_still_follows_from_the_flags() {
 }
 
 #[test]
+fn private_task_is_simulated_with_its_epsilon() {
+    for (privacy, gains) in [("epsilon=8,delta=1e-5", true), ("epsilon=8,mechanism=banded_matrix", false)] {
+        let args = ["--privacy", privacy, "--dropout", "0"];
+        let first = simulate(&[&args[..], &["--threads", "1"]].concat());
+        let data = first.data();
+        assert_eq!(data["rounds_completed"], 2, "{privacy}: {data}");
+        let epsilon = &data["privacy"]["epsilon"];
+        let [published, known] = ["published", "cohort_known"].map(|field| epsilon[field].as_f64().unwrap());
+        assert!(published > 1.0 && published <= 8.0 && (known > published) == gains, "{privacy}: {data}");
+        assert!(epsilon["server"].is_null(), "the coordinator adds the noise: {data}");
+        let last = data["rounds"].as_array().unwrap().iter().rfind(|round| round["state"] == "COMPLETED").unwrap();
+        assert_eq!(last["epsilon"], *epsilon);
+        assert_eq!(first.stdout, simulate(&[&args[..], &["--threads", "2"]].concat()).stdout, "{privacy}");
+    }
+    let args = "simulate --population 20 --cohort 10 --rounds 2 --trace always --dropout 0 --privacy epsilon=8";
+    let ran = run(&args.split(' ').collect::<Vec<_>>());
+    assert!(
+        ran.code == 0 && ran.stdout.contains("EPSILON") && ran.stdout.contains("to the coordinator itself"),
+        "{ran}"
+    );
+    assert!(ran.stdout.contains("published (distributed_discrete_gaussian"), "{ran}");
+    let refused = simulate(&["--privacy", "epsilon=8,mechanism=tree", "--rounds", "20"]);
+    assert!(refused.code == 2 && refused.stderr.contains("need 160 participants, not 40"), "{refused}");
+}
+
+#[test]
 fn people_see_a_row_for_each_round_and_a_summary() {
     let args = "simulate --population 30 --cohort 6 --rounds 2 --trace day --insecure-aggregation";
     let ran = run(&args.split(' ').collect::<Vec<_>>());

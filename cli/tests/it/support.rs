@@ -20,6 +20,9 @@ pub(crate) fn tributary() -> Command {
         command.env_remove(format!("TRIBUTARY_{name}"));
     }
     command.env_remove("COLUMNS");
+    for name in ["HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY"] {
+        command.env_remove(name).env_remove(name.to_lowercase());
+    }
     command
 }
 
@@ -101,7 +104,7 @@ pub(crate) struct Served {
     pub(crate) token: String,
     /// Where signed requests are taken, if anywhere.
     pub(crate) signed: String,
-    /// Where health is asked for in the clear, if anywhere.
+    /// Plain-HTTP address of health checks, if any.
     pub(crate) health: String,
 }
 
@@ -157,7 +160,7 @@ impl Served {
         served
     }
 
-    /// `serve --config`, whose file says where to listen.
+    /// `serve --config`, whose file has the listen address.
     pub(crate) fn configured(config: &Path) -> Self {
         let mut command = tributary();
         command.args(["--format", "json", "serve", "--config"]).arg(config);
@@ -171,13 +174,13 @@ impl Served {
         Self::until(command, "inspecting")
     }
 
-    /// Reads events until the one that says where the coordinator is.
+    /// Reads events until the one with the coordinator's address.
     pub(crate) fn until(mut command: Command, stays: &str) -> Self {
         command.stderr(Stdio::null());
         Self::until_in_words(command, stays)
     }
 
-    /// The same, with what it says on stderr where the command sends it.
+    /// The same, with the command's stderr.
     pub(crate) fn until_in_words(mut command: Command, stays: &str) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -217,7 +220,8 @@ impl Served {
         ran.stdout
     }
 
-    fn command(&self, token: &str) -> Command {
+    /// An operator's command with this token.
+    pub(crate) fn command(&self, token: &str) -> Command {
         let mut command = tributary();
         command.env("TRIBUTARY_SERVER", &self.url).env("TRIBUTARY_CA", &self.ca).env("TRIBUTARY_TOKEN", token);
         command

@@ -86,7 +86,7 @@ fn later_layers_come_above_earlier_ones() {
     assert_eq!(task["name"].as_str(), Some("mine"));
     let training = &task["training"];
     assert_eq!((training["epochs"].as_integer(), training["batch_size"].as_integer()), (Some(1), Some(7)));
-    // `--rounds 1` is a short flag, and what nobody says is chosen for the data.
+    // `--rounds 1` is a short flag, and defaults depend on the data.
     assert_eq!(task["rounds"]["count"].as_integer(), Some(1));
     assert_eq!(
         (&training["learning_rate"].as_float(), task["rounds"]["select_max"].as_integer()),

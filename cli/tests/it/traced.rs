@@ -87,7 +87,7 @@ fn one_update_is_followed_from_the_draw_to_the_version() {
             std::thread::sleep(Duration::from_millis(100));
         }
     }
-    // Nobody is named.
+    // There are no names.
     let bodies = collector.bodies();
     let says = |text: &str| bodies.windows(text.len()).any(|window| window == text.as_bytes());
     let known = everybody.operate(&["participant", "list"]).data();
@@ -100,7 +100,7 @@ fn one_update_is_followed_from_the_draw_to_the_version() {
     assert!(says("masked-inputs") && says("tributary.round"));
 }
 
-/// That a whole trace hangs together, and that each process tells its part of it.
+/// A complete trace is connected, and each process exports its part of it.
 fn follows_one_update(trace: &[Told]) {
     let one = |name: &str| trace.iter().find(|told| told.span.name == name).unwrap();
     let (draw, round) = (one("draw"), one("round"));

@@ -47,7 +47,7 @@ fn a_cut_line_or_a_lost_replica_costs_at_most_the_part_on_its_way() {
         })
         .collect();
     let end = Instant::now() + Duration::from_secs(120);
-    // Everybody's first part is stored then, and the second is on its way.
+    // All first parts are stored then, and the second ones are in transit.
     while lines.iter().any(|line| line.cuts_left_up() > CUTS_UP.len() / 2) {
         assert!(Instant::now() < end, "a line is not cut: {:?}\n{}", rounds(&direct).first(), logs(folder.path()));
         std::thread::sleep(Duration::from_millis(5));
@@ -71,7 +71,7 @@ fn a_cut_line_or_a_lost_replica_costs_at_most_the_part_on_its_way() {
         let (up, down) = (line.up(), line.down());
         // What the round began with, and what it made: the last version, for the app.
         assert!(down < 2 * model + WINDOW + 500_000, "{down} bytes came of two models of {model}");
-        // Four cuts 200 kB apart, and a replica: none costs the part that is stored.
+        // Four cuts at intervals of 200 kB, and a replica: none loses a stored part.
         assert!(up < CUTS_UP[3] + 2 * last_part + 500_000, "{up} bytes left for an update of {input}");
     }
 }

@@ -1,4 +1,4 @@
-//! Wrong command lines: each message names what is wrong and says what would be right. What is said in full is kept in
+//! Wrong command lines: each message names the error and the correction. The full texts are in
 //! `wrong_lines.txt`; run with `TRIBUTARY_BLESS=1` to write it anew, and read the difference.
 
 use std::fmt::Write as _;
@@ -54,7 +54,6 @@ const LINES: &[(&str, &str, &str)] = &[
     ("simulate --trace week", "--trace", "always and day"),
     ("simulate --svg nowhere/x.svg", "nowhere/x.svg", "cannot write"),
     ("simulate --dropout 2 --population 100", "dropout", "between 0 and 0.8"),
-    ("simulate --replay nosuch.json --faults", "nosuch.json", "cannot read the schedule"),
     // A coordinator.
     ("serve", "--config <FILE>", "Usage: tributary serve --config <FILE>"),
     ("serve --dev", "--data-dir <DIR>", "serve --data-dir <DIR> --dev"),
@@ -128,7 +127,7 @@ const LINES: &[(&str, &str, &str)] = &[
     ("RUN --data csv:empty.toml", "empty.toml", "must name the columns"),
     ("RUN --data parquet:text.txt", "text.txt", "Parquet file"),
     ("RUN --data xlsx:text.txt", "--data", "csv:FILE or parquet:FILE"),
-    ("RUN", "authority of members", "PEM"),
+    ("RUN", "the CA file", "PEM"),
     ("participant show @", "<PARTICIPANT>", "Usage: tributary participant show"),
     // Tokens, privacy, the log, and what is stored.
     ("token create @", "--role <ROLE>", "Usage: tributary token create"),

@@ -1,8 +1,8 @@
-//! The other members of a cohort and the coordinator's phases, in a process of their own, so that their memory is not the measured
-//! participant's. They deal real shares and sign what they must; they train nothing, and their inputs are not there.
+//! The other members of a cohort and the coordinator's phases, in a separate process to keep their memory out of the measurement. They
+//! deal real shares and sign the required messages. They train nothing and send no inputs.
 //!
-//! Frames of a length and bytes go to and fro over standard input and output: first [`Hello`], then what the participant says in each phase,
-//! answered by what it is told next.
+//! Length-prefixed frames are exchanged over standard input and output: first [`Hello`], then the participant's message of each phase,
+//! answered by the coordinator's next message.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -148,7 +148,7 @@ fn advertise_all(
     let mut rng = ChaCha20Rng::seed_from_u64(1);
     for peer in peers {
         let (client_id, certificate) = (peer.id.clone(), peer.certificate.clone());
-        let setup = Setup { round: round.clone(), client_id, certificate, config: config.clone(), policy };
+        let setup = Setup { round: round.clone(), client_id, certificate, config: config.clone(), policy, batch: None };
         let step = advertise_keys(setup, &peer.signer, &mut rng).unwrap();
         peer.client = Some(Client::ShareKeys(step.next));
         admitted.push(keys.admit(step.send, known).unwrap());
@@ -156,14 +156,14 @@ fn advertise_all(
     keys.close(admitted).unwrap()
 }
 
-/// Everybody's shares, dealt on all cores.
+/// Deals the shares of all peers on all cores.
 fn deal_all(peers: &mut [Peer], roster: &Roster, base: &[u8; 32], known: &Known) -> BTreeMap<Index, ShareKeys> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let deal = |peers: &mut [Peer], seed: u64| {
         let mut rng = ChaCha20Rng::seed_from_u64(seed);
         let dealt = peers.iter_mut().map(|peer| {
             let Some(Client::ShareKeys(state)) = peer.client.take() else { panic!("it has advertised") };
-            state.share_keys(roster, base, known, &peer.signer, &mut rng).unwrap().send
+            state.share_keys(roster, base, 0, known, &peer.signer, &mut rng).unwrap().send
         });
         dealt.collect::<Vec<_>>()
     };

@@ -1,9 +1,9 @@
-//! What a participant is asked about itself: the SDK's answers for apps in other languages, and those with types of this library.
+//! Status queries for apps in other languages, and the types of this library that they return.
 
 use client_sdk::participant::machine::Machine;
 pub(crate) use client_sdk::runner::asked::{id, names, privacy_lifetime, privacy_spent, refusals};
 
-use crate::conditions::{DataUse, HeldUp};
+use crate::app::conditions::{DataUse, HeldUp};
 
 pub(crate) fn held_up(machine: &Machine) -> Option<HeldUp> {
     machine.held_up().map(Into::into)

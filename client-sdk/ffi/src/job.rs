@@ -8,10 +8,10 @@ use client_sdk::runner::{self, Answer, Manner, check_update};
 use client_sdk::{Trained, TrainingJob};
 use serde_json::json;
 
-use crate::callbacks::refuse_in_key_store;
+use crate::app::callback::refuse_in_key_store;
 use crate::error::{TributaryError, of_this_process};
-use crate::model::tensors;
-use crate::participant::Slot;
+use crate::slot::Slot;
+use crate::tensors::{Metric, Tensor, tensors};
 
 /// One model to train. Takes one answer, from any thread of the process that has the participant; dropped without one, it counts as
 /// failed, unless it should pause and has saved a checkpoint.
@@ -21,7 +21,7 @@ pub struct Job {
     training: TrainingJob,
     manner: Manner,
     open: Mutex<Option<Open>>,
-    /// Told the number of examples.
+    /// Receives the number of examples.
     participant: Option<Weak<Slot>>,
     /// The process that got it: an answer in a child that was forked would go nowhere, and a checkpoint into its parent's journal.
     process: u32,
@@ -34,32 +34,6 @@ struct Open {
     /// As received, until the app trains them in place.
     values: Vec<f32>,
     answer: Answer,
-}
-
-/// A tensor of the model, and where it is in the flat vector of all parameters (row-major).
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "uniffi", derive(uniffi::Record))]
-pub struct Tensor {
-    /// Unique within the model.
-    pub name: String,
-    /// Outermost dimension first; empty for a scalar.
-    pub shape: Vec<u64>,
-    /// Index of its first element in the flat vector.
-    pub offset: u64,
-    /// Number of its elements.
-    pub count: u64,
-}
-
-/// A metric: of the training, such as `train_loss`, or of the model that it began with.
-#[derive(Clone, Debug, PartialEq)]
-#[cfg_attr(feature = "uniffi", derive(uniffi::Record))]
-pub struct Metric {
-    /// One of the task's metrics; others are dropped.
-    pub name: String,
-    /// The mean over the examples; finite.
-    pub value: f64,
-    /// Number of examples measured.
-    pub count: u64,
 }
 
 /// Rows of `width` numbers, row after row, each with a class.
@@ -90,7 +64,7 @@ impl Job {
         &self.training
     }
 
-    /// What the training has to heed beside its plan.
+    /// The constraints on the training beyond its plan.
     pub(crate) fn manner(&self) -> &Manner {
         &self.manner
     }
@@ -143,7 +117,7 @@ impl Job {
         Ok(answer.rows(table)?)
     }
 
-    /// Answers a job that nobody waits for any more.
+    /// Answers a job whose round no longer waits.
     #[cfg(feature = "models")]
     pub(crate) fn give_up(&self) -> TributaryError {
         let given_up = self.take_answer().and_then(|answer| Ok(answer.fail("it took too long")?));

@@ -8,12 +8,10 @@
 uniffi::setup_scaffolding!("tributary");
 
 mod analysis;
+mod app;
 mod asked;
 mod c;
-mod callbacks;
-mod conditions;
 mod error;
-mod http_client;
 mod job;
 mod machine;
 mod manner;
@@ -22,13 +20,17 @@ mod options;
 mod participant;
 #[cfg(feature = "models")]
 mod ready;
+mod slot;
+mod tensors;
 
-pub use self::callbacks::{CallbackError, Callbacks, EventListener, KeyStore};
-pub use self::conditions::{DataUse, DeviceConditions, HeldUp};
+pub use self::app::callback::CallbackError;
+pub use self::app::callbacks::{Callbacks, EventListener, KeyStore};
+pub use self::app::conditions::{DataUse, DeviceConditions, HeldUp};
+pub use self::app::http_client::{Exchange, HttpClient, HttpHeader, HttpRequest};
 pub use self::error::TributaryError;
-pub use self::http_client::{Exchange, HttpClient, HttpHeader, HttpRequest};
-pub use self::job::{Job, Metric, Tensor};
+pub use self::job::Job;
 pub use self::machine::{Circumstances, Machine, Todo, Trainer};
 pub use self::manner::{AdapterBase, Purpose};
 pub use self::model::{Model, load_model};
 pub use self::participant::{End, Next, Participant};
+pub use self::tensors::{Metric, Tensor};

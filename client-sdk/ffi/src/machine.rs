@@ -8,9 +8,10 @@ use client_sdk::participant::{Driven, Step};
 use client_sdk::runner::{Abilities, Called};
 use client_sdk::{DeviceState, Outcome};
 
+use crate::app::callback::{CallbackError, call, refuse_in_callback, refuse_in_key_store};
+use crate::app::callbacks::Callbacks;
+use crate::app::conditions::{DataUse, HeldUp};
 use crate::asked;
-use crate::callbacks::{CallbackError, Callbacks, call, refuse_in_callback, refuse_in_key_store};
-use crate::conditions::{DataUse, HeldUp};
 use crate::error::{TributaryError, of_this_process};
 use crate::job::Job;
 use crate::model::Model;
@@ -138,7 +139,7 @@ impl Machine {
         self.perform_with(|job| {
             // Why it failed is the app's own; the job that it dropped counts as failed.
             let answer = Arc::clone(&job);
-            // A ready model that pauses says so by an error.
+            // A ready model reports a pause as an error.
             if let Err(error) = trainer.train(job)
                 && !answer.is_paused()
             {

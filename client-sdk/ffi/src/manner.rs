@@ -1,9 +1,9 @@
-//! What a job is for, and what its training has to heed beside the plan.
+//! The purpose of a job, and the constraints on its training beyond the plan.
 
 use client_sdk::learning::Parameters;
 
-use crate::job::{Job, Tensor};
-use crate::model::tensors;
+use crate::job::Job;
+use crate::tensors::{Tensor, tensors};
 
 /// What a job is for. The jobs of one round may differ in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use client_sdk::Origin;
-use client_sdk::learning::{Layout, MetricValue};
+use client_sdk::learning::MetricValue;
 
-use crate::callbacks::{Kept, KeyStore};
+use crate::app::callbacks::{Kept, KeyStore};
 use crate::error::TributaryError;
-use crate::job::{Metric, Tensor};
 use crate::options;
+use crate::tensors::{Metric, Tensor, tensors};
 
 /// The model of a task on this device: the personalized one where there is one, else the published one that the last round began with,
 /// or the last version once the task is over. It stays as it is while the participant goes on, and after it was closed.
@@ -109,14 +109,4 @@ pub fn load_model(
     };
     let journal = journal.map_err(|error| TributaryError::from(&error))?;
     Ok(client_sdk::Model::load_of(&journal, &task)?.map(Model::new))
-}
-
-/// Where each tensor is in the flat vector.
-pub(crate) fn tensors(layout: &Layout) -> Vec<Tensor> {
-    let tensors = layout.tensors().iter().enumerate().map(|(number, tensor)| {
-        let range = layout.range(number);
-        let (offset, count) = (range.start as u64, range.len() as u64);
-        Tensor { name: tensor.name.clone(), shape: tensor.shape.clone(), offset, count }
-    });
-    tensors.collect()
 }

@@ -1,20 +1,22 @@
 //! A participant on a thread of its own.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use client_sdk::participant::machine::Machine;
 use client_sdk::runner::{self, Abilities, OverClient, Runner};
 use client_sdk::{Builder, Outcome};
 
+use crate::app::callback::{call, refuse_in_callback};
+use crate::app::callbacks::{Callbacks, Kept};
+use crate::app::conditions::{self, DataUse, HeldUp};
+use crate::app::http_client::Own;
 use crate::asked;
-use crate::callbacks::{Callbacks, Kept, call, refuse_in_callback};
-use crate::conditions::{self, DataUse, HeldUp};
 use crate::error::{TributaryError, of_this_process};
-use crate::http_client::Own;
 use crate::job::Job;
 use crate::model::Model;
 use crate::options;
+use crate::slot::Slot;
 
 /// Longest wait in which a call cannot notice that another one closes the participant.
 const SLICE: Duration = Duration::from_millis(100);
@@ -28,22 +30,6 @@ pub struct Participant {
     slot: Arc<Slot>,
     /// The process that has the threads: a child that was forked has none of them.
     process: u32,
-}
-
-/// The runner, until the participant is closed.
-pub(crate) struct Slot(RwLock<Option<Arc<Runner>>>);
-
-impl Slot {
-    /// Whoever works with it holds no lock meanwhile, so that a call that waits for a callback does not hold up one that closes.
-    fn runner(&self) -> Option<Arc<Runner>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    pub(crate) fn set_examples(&self, examples: u64) {
-        if let Some(runner) = self.runner() {
-            runner.set_examples(examples);
-        }
-    }
 }
 
 /// What an app that asked for work got.
@@ -84,7 +70,7 @@ impl Participant {
         self.runner().map(|runner| work(&runner))
     }
 
-    /// Asks the participant something, which its own thread answers.
+    /// Sends the participant a query, which its own thread answers.
     fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&client_sdk::Participant) -> T + Send + 'static,
@@ -122,7 +108,7 @@ impl Participant {
         let (builder, examples, abilities) = builder(options, callbacks, false)?;
         let runner = Runner::start_with(builder, abilities).map_err(|error| TributaryError::from(&error))?;
         runner.set_examples(examples);
-        Ok(Arc::new(Self { slot: Arc::new(Slot(Some(Arc::new(runner)).into())), process: std::process::id() }))
+        Ok(Arc::new(Self { slot: Arc::new(Slot::new(runner)), process: std::process::id() }))
     }
 
     /// The next job, waiting for at most so many milliseconds. Threads may ask at the same time; each job goes to one.
@@ -263,10 +249,9 @@ impl Participant {
         refuse_in_callback()?;
         let runner = self.runner()?;
         runner.stop();
-        // Why it ended is what `next` says; whoever closes no longer asks.
+        // `next` returns the reason for the end; a caller that closes does not need it.
         let has_ended = runner.ended_within(Duration::from_millis(limit_ms)).is_some();
-        let taken = self.slot.0.write().unwrap_or_else(PoisonError::into_inner).take();
-        taken.ok_or(TributaryError::Closed)?;
+        self.slot.take().ok_or(TributaryError::Closed)?;
         if has_ended {
             let _ = runner.close();
         }
@@ -274,8 +259,8 @@ impl Participant {
     }
 }
 
-/// The settings and callbacks of an app, its number of training examples, and what its training can do. `is_told`: it says what the device
-/// is like even without a callback.
+/// The app's settings, callbacks, number of training examples and training capabilities. `is_told`: the app reports the device's state
+/// even without a callback.
 pub(crate) fn builder(
     options: String,
     callbacks: Callbacks,
@@ -314,7 +299,8 @@ pub(crate) fn builder(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::callbacks::{CallbackError, KeyStore};
+    use crate::app::callback::CallbackError;
+    use crate::app::callbacks::KeyStore;
 
     /// Has nothing and keeps nothing.
     struct Empty;

@@ -1,4 +1,4 @@
-//! The ready models: an app without a training function gives its examples, and the task says which model it is.
+//! The ready models: an app without a training function passes its examples, and the task names the model.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use crate::job::{Job, Rows, floats};
 use crate::model::Model;
 
 impl Job {
-    /// Trains the task's ready model on rows of numbers, each with a class, and hands in the result, with what the model that it began with
-    /// is worth on the rows that are held out. Whoever asks [`Job::is_overdue`] meanwhile is answered.
+    /// Trains the task's ready model on labelled rows of numbers, and submits the result, with the received model's metrics on the
+    /// held-out rows. Calls of [`Job::is_overdue`] are answered during the training.
     pub(crate) fn train_rows(&self, rows: Rows, held_out: Option<Rows>) -> Result<(), TributaryError> {
         self.of_this_process()?;
         let dataset = |Rows { features, labels, width }| labelled(features, labels, width);

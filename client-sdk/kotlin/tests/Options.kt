@@ -88,6 +88,7 @@ private val every = ParticipantOptions(
     coordinatorKeys = listOf("ab".repeat(32)),
     signedRequests = true,
     balancerCaPem = "the balancer's authority",
+    proxy = "http://ward:secret@proxy.example:3128",
     maxModelBytes = 1_000_000,
     keepModels = false,
     checkpointEvery = 1.5.seconds,
@@ -99,6 +100,8 @@ private val every = ParticipantOptions(
         minToleratedCorrupt = 0.25,
         minToleratedColluders = 2,
         minIncluded = 30,
+        minBatch = 4,
+        leaveBatch = "9f2c8e51d0a7b3461f0e7c25a98d6b304e1f8a27c5d09b63a84e7120fd56c39b",
         maxStaleness = 3,
         tellLoss = true,
     ),
@@ -130,7 +133,7 @@ private fun writesWhatIsSet(expected: JsonObject) {
 
 private fun keepsSecrets() {
     check("digits" in "$every" && "token" in "$every" && "language" in "$every") { "$every" }
-    check("the token" !in "$every" && "Deutsch" !in "$every" && "4.5" !in "$every") { "a secret can be read" }
+    check("the token" !in "$every" && "secret" !in "$every" && "Deutsch" !in "$every" && "4.5" !in "$every") { "a secret can be read" }
 }
 
 /** The library takes each option, and what no JSON can say is told by its name. */

@@ -1,4 +1,4 @@
-//! What a participant is asked about itself: the SDK's answers for apps in other languages, and those in Python's types.
+//! Status queries for apps in other languages, and their results in Python's types.
 
 use client_sdk::participant::machine::Machine;
 pub(crate) use client_sdk::runner::asked::{id, names, privacy_lifetime, privacy_spent, refusals};

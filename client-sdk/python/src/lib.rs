@@ -1,7 +1,6 @@
-//! The native part of the Python package `tributary`: a participant on a thread of its own, whose jobs Python asks for.
+//! The native part of the Python package `tributary`: a participant on its own thread, from which Python requests jobs.
 //!
-//! What Python can say better is in `tributary/`: names, NumPy views, iteration, asyncio. Nothing here waits with the
-//! interpreter's lock held.
+//! The Python code in `tributary/` adds names, NumPy views, iteration and asyncio. Blocking calls here release the interpreter's lock.
 
 mod asked;
 mod errors;
@@ -9,6 +8,7 @@ mod job;
 mod machine;
 mod model;
 mod participant;
+mod task;
 
 use pyo3::prelude::*;
 
@@ -26,6 +26,8 @@ mod _tributary {
     use super::model::Model;
     #[pymodule_export]
     use super::participant::Participant;
+    #[pymodule_export]
+    use super::task::complete_task;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -17,7 +17,7 @@ use crate::participant::{builder, device};
 /// A participant that its caller drives: `tributary.Machine` wraps it.
 #[pyclass(frozen, module = "tributary._tributary")]
 pub(crate) struct Machine {
-    /// `None` after [`Self::close`]. Whoever works with it holds no lock meanwhile, so that a close does not wait for a training.
+    /// `None` after [`Self::close`]. A call holds the lock only to clone the value, so that a close does not wait for a training.
     driven: RwLock<Option<Arc<Driven>>>,
     abilities: Abilities,
     clock: SystemClock,
@@ -82,7 +82,7 @@ impl Machine {
                 raised = Python::attach(|py| {
                     let job = Bound::new(py, Job::new(job))?;
                     let done = train.call1(py, (&job,));
-                    // Not later: nobody waits for it any more.
+                    // Give the job up here: after this call its answer is no longer awaited.
                     let _ = job.get().give_up("the training ended without an answer", done.is_err());
                     done
                 })

@@ -20,8 +20,8 @@ const SIGNALS: Duration = Duration::from_millis(100);
 /// A participant on a thread of its own: `tributary.Participant` wraps it.
 #[pyclass(frozen, module = "tributary._tributary")]
 pub(crate) struct Participant {
-    /// `None` after [`Self::close`]. Whoever works with it holds no lock meanwhile, so that a call that waits for a callback does not
-    /// hold up one that closes.
+    /// `None` after [`Self::close`]. A call holds the lock only to clone the value, so that a call waiting for a callback does not
+    /// block a close.
     runner: RwLock<Option<Arc<Runner>>>,
     /// One asker at a time, so that the lock on the interpreter is never waited for with another in hand.
     asking: Mutex<()>,
@@ -48,7 +48,7 @@ impl Participant {
         done.ok_or_else(|| errors::closed("this participant was closed"))
     }
 
-    /// Asks the participant something, which its own thread answers.
+    /// Sends the participant a query, which its own thread answers.
     fn ask<T: Send + 'static>(
         &self,
         py: Python<'_>,
@@ -70,7 +70,8 @@ impl Participant {
 
 #[pymethods]
 impl Participant {
-    /// Starts with the options as JSON. `on_event` is called with a name and fields as JSON, from the participant's thread.
+    /// Starts with the options as JSON. `on_event` is called with a name, fields as JSON and a line for a person or
+    /// `None`, from the participant's thread.
     #[new]
     #[pyo3(signature = (options, on_event = None))]
     fn new(py: Python<'_>, options: &str, on_event: Option<Py<PyAny>>) -> PyResult<Self> {
@@ -177,7 +178,7 @@ impl Participant {
         let mut left = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         let has_ended = loop {
             let slice = left.min(SIGNALS);
-            // How it ended is what `next` says; whoever closes no longer asks.
+            // `next` returns the reason for the end; a caller that closes does not need it.
             if py.detach(|| runner.ended_within(slice)).is_some() {
                 break true;
             }
@@ -207,7 +208,7 @@ pub(crate) fn builder<T: Send>(
     make: impl FnOnce(Builder, Abilities) -> Result<T, BuildError> + Send,
 ) -> PyResult<(T, u64)> {
     let options: Options = serde_json::from_str(options).map_err(|error| {
-        // Without "at line 1 column 9": nobody has seen the line.
+        // Omits "at line 1 column 9": the app's author never sees that line.
         let text = error.to_string();
         ConfigurationError::new_err(text.split(" at line ").next().unwrap_or_default().to_owned())
     })?;
@@ -231,7 +232,7 @@ pub(crate) fn device(state: &str) -> PyResult<DeviceState> {
 /// nothing.
 fn tell(callable: &Py<PyAny>, event: &Event) {
     Python::try_attach(|py| {
-        if let Err(error) = callable.call1(py, (event.name(), event.data().to_string())) {
+        if let Err(error) = callable.call1(py, (event.name(), event.data().to_string(), event.line())) {
             error.write_unraisable(py, Some(callable.bind(py)));
         }
     });

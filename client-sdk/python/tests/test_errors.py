@@ -361,6 +361,28 @@ class Starts(unittest.TestCase):
 
 
 class Operators(unittest.TestCase):
+    def test_a_participant_prints_what_it_waits_for(self):
+        script = (
+            "import sys, threading, time, tributary as tb\n"
+            "options = eval(sys.argv[1])\n"
+            "me = tb.participant(**options)\n"
+            "threading.Timer(6.0, me.stop).start()\n"
+            "list(me.tasks())\n"
+        )
+        with federation(TRIBUTARY_HTTP_POLL_MAX_MS="200") as running:
+            running.operator.create(line("alone", cohort=3))
+            said = {}
+            for name, more in (("loud", {}), ("quiet", {"quiet": True})):
+                options = {**running.options(name, task="alone", **more), "journal": str(running.folder / name)}
+                ran = subprocess.run([sys.executable, "-c", script, repr(options)], capture_output=True, text=True, timeout=60)
+                self.assertEqual((ran.returncode, ran.stdout), (0, ""), ran.stderr)
+                said[name] = ran.stderr.splitlines()
+            self.assertEqual(said["quiet"], [])
+            self.assertRegex(said["loud"][0], r"^tributary \(alone\): enrolled as loud \(")
+            self.assertRegex(said["loud"][1], r"^tributary \(alone\): waiting: task alone waits for [23] more participants")
+            self.assertEqual(len(set(said["loud"])), len(said["loud"]), "no line comes twice")
+            self.assertEqual(said["loud"][-1], "tributary (alone): stopped; the journal knows how to go on")
+
     def test_what_is_refused_says_why(self):
         with federation() as running:
             wrong = line("wrong")

@@ -19,6 +19,87 @@ def take_part(running, name):
 
 
 class Operators(unittest.TestCase):
+    def test_a_file_with_an_architecture_or_a_table_is_completed(self):
+        digits = """
+            name = "digits"
+            [model.architecture]
+            kind = "mlp"
+            inputs = 784
+            hidden = [20]
+            classes = 10
+        """
+        wards = """
+            name = "wards"
+            [model]
+            architecture = { kind = "linear" }
+            table = { features = [{ column = "age", low = 0, high = 120 }, { column = "ward", one_of = ["icu", "general"] }], label = { column = "back", one_of = ["no", "yes"] } }
+        """
+        with federation() as running:
+            folder = running.folder
+            (folder / "digits.toml").write_text(digits)
+            (folder / "wards.toml").write_text(wards)
+            shapes = {}
+            for name in ("digits", "wards"):
+                running.operator.create(folder / f"{name}.toml")
+                shapes[name] = {tensor: array.shape for tensor, array in running.operator.model(name, 0).items()}
+            running.operator.create({"name": "mapped", "model": {"architecture": {"kind": "mlp", "hidden": [20]}}})
+            self.assertEqual(shapes["digits"], {"fc1.weight": (20, 784), "fc1.bias": (20,), "fc2.weight": (10, 20), "fc2.bias": (10,)})
+            self.assertEqual({array.shape for array in running.operator.model("wards", 0).values()}, {(2, 3), (2,)}, shapes)
+            mapped = {tensor: array.shape for tensor, array in running.operator.model("mapped", 0).items()}
+            self.assertEqual(mapped, shapes["digits"])
+            with self.assertRaisesRegex(tb.ConfigurationError, "model.architecture unknown variant `resnet`"):
+                running.operator.create({"name": "other", "model": {"architecture": {"kind": "resnet"}}})
+            with self.assertRaisesRegex(tb.Problem, "modle"):
+                running.operator.create({"name": "other", "modle": {}})
+
+    def test_task_starts_from_a_given_model(self):
+        import numpy as np
+
+        weights = {"layer": {"w": np.arange(6, dtype=np.float16).reshape(2, 3), "b": np.ones(2)}, "steps": np.int64(7)}
+        with federation() as running:
+            op = running.operator
+            created = op.create({"name": "own"}, model=weights)
+            self.assertRegex(created["spec"]["model"]["initial"], "^sha256:[0-9a-f]{64}$")
+            first = op.model("own", 0)
+            self.assertEqual(list(first), ["layer.w", "layer.b"])
+            np.testing.assert_array_equal(first["layer.w"], [[0, 1, 2], [3, 4, 5]])
+            np.testing.assert_array_equal(first["layer.b"], [1, 1])
+            # The file of a version, named in a task file beside it.
+            folder = running.folder
+            (folder / "own.safetensors").write_bytes(op.request("GET", "/v1/tasks/own/models/0/parameters"))
+            (folder / "again.json").write_text('{"name": "again", "model": {"initial": "own.safetensors"}}')
+            op.create(folder / "again.json")
+            np.testing.assert_array_equal(op.model("again", 0)["layer.w"], first["layer.w"])
+            op.create({"name": "on", "model": {"tensors": created["spec"]["model"]["tensors"], "initial": {"task": "own"}}})
+            np.testing.assert_array_equal(op.model("on", 0)["layer.b"], first["layer.b"])
+            with self.assertRaisesRegex(tb.Problem, "layer.w"):
+                op.create({"name": "other", "model": {"architecture": {"kind": "mlp", "hidden": [20]}}}, model=weights)
+            with self.assertRaisesRegex(tb.ConfigurationError, "absent.safetensors cannot be read"):
+                op.create({"name": "other"}, model=folder / "absent.safetensors")
+            with self.assertRaisesRegex(tb.ConfigurationError, "no model"):
+                op.create({"name": "other"}, model={"steps": 7})
+
+    def test_task_starts_from_a_file_of_several_parts(self):
+        import numpy as np
+
+        with federation() as running:
+            large = np.random.default_rng(1).normal(size=5 << 20).astype(np.float32)
+            running.operator.create({"name": "large"}, model={"w": large})
+            np.testing.assert_array_equal(running.operator.model("large", 0)["w"], large)
+
+    @installed("torch")
+    def test_task_starts_from_a_module(self):
+        import torch
+
+        net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 2))
+        with federation() as running:
+            running.operator.create({"name": "net"}, model=net)
+            first = running.operator.model("net", 0)
+            floats = {name: value for name, value in net.state_dict().items() if value.is_floating_point()}
+            self.assertEqual(list(first), list(floats))
+            for name, value in floats.items():
+                self.assertEqual(first[name].tolist(), value.tolist(), name)
+
     @installed("pandas")
     def test_rounds_as_a_frame(self):
         import pandas as pd

@@ -258,6 +258,23 @@ class Alone(unittest.TestCase):
         self.runs(folder, first)
         self.assertEqual(self.runs(folder, "import tributary; print(tributary.job().checkpoint.load())"), "{'step': 1}\n")
 
+    def test_a_setting_that_the_program_does_not_follow_is_refused_by_its_name(self):
+        usual = {"epochs": 1, "steps": None, "batch_size": 32, "learning_rate": 0.1, "momentum": 0.0, "weight_decay": 0.0, "proximal_mu": 0.0}
+        follow = "import tributary\njob = tributary.job()\njob.follow('epochs', 'learning_rate', batch_size=32)\nprint('follows')\n"
+        for more in ({}, {"budget": {"steps": 9}}, {"fairness": {"q": 1.0}}):
+            done = Folder(plan={**usual, **more}).run(follow)
+            self.assertEqual((done.returncode, done.stdout), (0, "follows\n"), done.stderr)
+        asked = {"gradient_clip": 1.0, "proximal_mu": 0.01, "accumulate": 4, "schedule": {"kind": "cosine"}, "precision": "bf16", "steps": 5}
+        asked |= {"optimizer": {"name": "adam_w"}, "warmup": {"steps": 5}, "solver": "fed_nova", "adaptive_mu": {}, "momentum": 0.9, "batch_size": 16}
+        for key, value in asked.items():
+            with self.subTest(key=key):
+                folder = Folder(plan={**usual, key: value})
+                done = folder.run(follow)
+                why = (folder.path / "refused").read_text()
+                self.assertEqual((done.returncode, done.stdout), (75, ""), done.stderr)
+                self.assertTrue(why.startswith(f"this program does not follow training.{key} = {json.dumps(value)}"), why)
+        self.assertTrue(why.endswith("; it follows 32 alone"), why)
+
     def test_other_ranks_have_the_plan_and_write_nothing(self):
         folder = self.folder()
         script = "import tributary; job = tributary.job(); print(job.rank, job.processes); job.progress(1); job.done({}, examples=1)"

@@ -102,7 +102,7 @@ class Answers(unittest.TestCase):
             answer.read.side_effect = said
         else:
             answer.read.return_value = said
-        return unittest.mock.patch("urllib.request.urlopen", return_value=answer)
+        return unittest.mock.patch("urllib.request.OpenerDirector.open", return_value=answer)
 
     def test_an_answer_that_is_cut_or_no_json(self):
         with self.answer(b"<html>"), self.assertRaisesRegex(tb.Error, "no JSON"):

@@ -149,7 +149,7 @@ class Machine:
 
 def machine(server: str | None = None, **settings: Any) -> Machine:
     """Opens a participant that its caller drives. The arguments are those of :func:`participant`; ``on_event`` is called by the thread
-    that ticks. Starts no thread, and sends nothing. It has the journal for itself until it is closed.
+    that ticks, and nothing is printed. Starts no thread, and sends nothing. It has the journal for itself until it is closed.
 
     :raises ConfigurationError, EnrollmentError, JournalError: if it cannot be opened.
     """

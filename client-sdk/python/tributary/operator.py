@@ -8,7 +8,8 @@ import urllib.parse
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from ._tributary import ConfigurationError, Error
+from ._tributary import ConfigurationError, Error, complete_task
+from . import initial
 from .settings import pem
 
 if TYPE_CHECKING:
@@ -43,9 +44,18 @@ class Operator:
     """
 
     def __init__(
-        self, url: str, token: str | None = None, *, ca: str | os.PathLike[str] | None = None, timeout: float = 60.0
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        ca: str | os.PathLike[str] | None = None,
+        proxy: str | None = None,
+        timeout: float = 60.0,
     ) -> None:
         """``ca``, PEM or a file, is the authority of the coordinator's certificate; by default what the system believes in.
+
+        ``proxy`` is the HTTP proxy that leads to the coordinator, ``http://[USER:PASSWORD@]HOST[:PORT]``, or ``none``; by default that of
+        the environment (``HTTPS_PROXY``). Hosts in ``NO_PROXY`` are reached directly.
 
         Without ``token``, ``TRIBUTARY_TOKEN`` counts.
         """
@@ -56,7 +66,7 @@ class Operator:
         token = token or os.environ.get("TRIBUTARY_TOKEN")
         if not token:
             raise ConfigurationError("an operator needs a token: give one, or set TRIBUTARY_TOKEN")
-        self._url, self._token, self._timeout = url.rstrip("/"), token, timeout
+        self._url, self._token, self._proxy, self._timeout = url.rstrip("/"), token, proxy, timeout
         try:
             self._tls = ssl.create_default_context(cadata=pem("ca", ca))
         except ssl.SSLError as error:
@@ -70,22 +80,25 @@ class Operator:
         :raises Problem: if the coordinator refuses.
         :raises Error: if it cannot be reached, or ``body`` cannot be sent as JSON.
         """
+        asked = {name: value for name, value in query.items() if value is not None}
+        if asked:
+            path = f"{path}?{urllib.parse.urlencode(asked, doseq=True)}"
+        sent = None if body is None else _as_json(body).encode()
+        return self._send(method, path, sent, "application/json", headers)
+
+    def _send(
+        self, method: str, path: str, sent: bytes | None, media: str, headers: Mapping[str, str] | None = None
+    ) -> Any:
         import http.client
         import urllib.request
         from urllib.error import HTTPError
 
-        asked = {name: value for name, value in query.items() if value is not None}
-        url = f"{self._url}{path}" + (f"?{urllib.parse.urlencode(asked, doseq=True)}" if asked else "")
-        try:
-            sent = None if body is None else json.dumps(body).encode()
-        except (TypeError, ValueError) as error:
-            raise Error(f"what is to be sent is no JSON: {error}") from error
-        request = urllib.request.Request(url, data=sent, method=method, headers=dict(headers or {}))
+        request = urllib.request.Request(f"{self._url}{path}", data=sent, method=method, headers=dict(headers or {}))
         request.add_header("Authorization", f"Bearer {self._token}")
         if sent is not None:
-            request.add_header("Content-Type", "application/json")
+            request.add_header("Content-Type", media)
         try:
-            with urllib.request.urlopen(request, timeout=self._timeout, context=self._tls) as answer:
+            with self._opener().open(request, timeout=self._timeout) as answer:
                 kind, said = answer.headers.get_content_type(), answer.read()
         except HTTPError as error:
             with error:
@@ -99,6 +112,14 @@ class Operator:
         except ValueError as error:
             raise Error(f"{self._url} answered with what is no JSON: {error}") from error
 
+    def _opener(self) -> Any:
+        import urllib.request
+
+        handlers: list[urllib.request.BaseHandler] = [urllib.request.HTTPSHandler(context=self._tls)]
+        if self._proxy is not None:
+            handlers.append(urllib.request.ProxyHandler({} if self._proxy == "none" else {"https": self._proxy}))
+        return urllib.request.build_opener(*handlers)
+
     def items(self, path: str, **query: Any) -> Iterator[dict[str, Any]]:
         """The items of any list, page by page."""
         cursor = None
@@ -109,17 +130,41 @@ class Operator:
             if cursor is None:
                 return
 
-    def create(self, spec: Mapping[str, Any] | str | os.PathLike[str], *, key: str | None = None) -> dict[str, Any]:
-        """Creates a task from a mapping as in a task file, or from the file itself (TOML, or JSON).
+    def create(
+        self, spec: Mapping[str, Any] | str | os.PathLike[str], *, model: Any = None, key: str | None = None
+    ) -> dict[str, Any]:
+        """Creates a task from a mapping as in a task file, or from the file itself (TOML, or JSON). Tensors follow from the model's
+        architecture, and sizes from its table, as with ``tributary task create``.
+
+        ``model`` is what the task starts from: a ``torch.nn.Module``, arrays by name or nested as JAX has them, or the path of a
+        safetensors file. It takes the place of ``initial`` in ``[model]``. A task without an architecture has its tensors.
 
         ``key`` makes a repetition return the first answer; one is made up otherwise.
 
-        :raises ConfigurationError: if the file cannot be read.
+        :raises ConfigurationError: if a file cannot be read, ``model`` is no model, or the model's architecture cannot be completed.
+        :raises Error: if ``spec`` cannot be sent as JSON.
         """
         import uuid
 
-        body = {"spec": dict(spec) if isinstance(spec, Mapping) else _task_file(spec)}
+        given = dict(spec) if isinstance(spec, Mapping) else _task_file(spec)
+        self._start_from(given, _beside(given, spec) if model is None else model)
+        body = {"spec": json.loads(complete_task(_as_json(given)))}
         return self.request("POST", "/v1/tasks", body, headers={"Idempotency-Key": key or str(uuid.uuid4())})
+
+    def _start_from(self, spec: dict[str, Any], model: Any) -> None:
+        """Uploads the model that a task starts from, if any, and names it in the task."""
+        if model is None:
+            return
+        file = initial.model_file(model)
+        about = dict(spec.get("model") or {})
+        if not about.get("architecture") and not about.get("tensors"):
+            about["tensors"] = initial.tensors(file)
+        about["initial"] = initial.upload(
+            file,
+            lambda path, body: self.request("PUT", path, body),
+            lambda path, part: self._send("PUT", path, part, "application/octet-stream"),
+        )
+        spec["model"] = about
 
     def tasks(self, **query: Any) -> list[dict[str, Any]]:
         """All tasks, newest first; ``state="ACTIVE"`` narrows down."""
@@ -229,6 +274,17 @@ class Operator:
                 raise
 
 
+def _beside(given: Mapping[str, Any], spec: Any) -> str | None:
+    """The path of the model file that a task names; beside the task file if it is there."""
+    about = given.get("model")
+    named = about.get("initial") if isinstance(about, Mapping) else None
+    if not isinstance(named, str) or named.startswith("sha256:"):
+        return None
+    folder = "" if isinstance(spec, Mapping) else os.path.dirname(os.fspath(spec))
+    beside = os.path.join(folder, named)
+    return beside if os.path.exists(beside) else named
+
+
 def _frame(rounds: list[dict[str, Any]]) -> pd.DataFrame:
     import pandas as pd
 
@@ -247,6 +303,13 @@ def _has_ended(round: Mapping[str, Any]) -> bool:
 
 def _part(text: str) -> str:
     return urllib.parse.quote(text, safe="")
+
+
+def _as_json(body: Any) -> str:
+    try:
+        return json.dumps(body, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise Error(f"what is to be sent is no JSON: {error}") from error
 
 
 def _json(said: bytes) -> Mapping[str, Any]:

@@ -7,6 +7,7 @@ import collections
 import contextlib
 import json
 import os
+import sys
 import threading
 import time
 import weakref
@@ -45,8 +46,9 @@ class Participant:
     the journal; any thread may ask, as in ``await asyncio.to_thread(me.model, "digits")``.
     """
 
-    def __init__(self, native: _tributary.Participant, examples: int) -> None:
+    def __init__(self, native: _tributary.Participant, examples: int, reporter: Reporter | None = None) -> None:
         self._native = native
+        self._reporter = reporter
         self._examples = examples
         #: Found by asks that were given up.
         self._kept: collections.deque[_tributary.Job] = collections.deque()
@@ -58,6 +60,11 @@ class Participant:
         Waits without holding the interpreter's lock; Ctrl-C works. Also for ``async for``.
         """
         return Tasks(self)
+
+    def _report(self, outcome: str) -> None:
+        """Prints how it ended."""
+        if self._reporter is not None:
+            self._reporter.end(outcome)
 
     @property
     def id(self) -> str | None:
@@ -168,6 +175,33 @@ class Participant:
         await self.aclose()
 
 
+class Reporter:
+    """Prints a line for what a person waits for, to standard error, and no line twice in a row."""
+
+    def __init__(self, task: str | None) -> None:
+        self._task = task
+        self._last: str | None = None
+
+    def tell(self, name: str, _fields: str, line: str | None) -> None:
+        """Called with every event."""
+        if line is not None:
+            self._print(line)
+        elif name in ("assigned", "to_train"):
+            # A wait after this one is another.
+            self._last = None
+
+    def end(self, outcome: str) -> None:
+        self._print("the task is over" if outcome == "task_over" else "stopped; the journal knows how to go on")
+
+    def _print(self, line: str) -> None:
+        if line == self._last:
+            return
+        self._last = line
+        # A program without a console has none.
+        if sys.stderr is not None:
+            print(f"tributary{f' ({self._task})' if self._task else ''}: {line}", file=sys.stderr, flush=True)
+
+
 class Tasks:
     """The tasks of a participant, for ``for`` and ``async for``."""
 
@@ -181,6 +215,7 @@ class Tasks:
         while True:
             found = self._kept() or self._participant._native.next(_SLICE)
             if isinstance(found, str):
+                self._participant._report(found)
                 raise StopIteration
             if found is not None:
                 return Task(found, self._participant)
@@ -202,6 +237,7 @@ class Tasks:
                     raise
                 found = ask.found
             if isinstance(found, str):
+                self._participant._report(found)
                 raise StopAsyncIteration
             if found is not None:
                 return Task(found, self._participant)
@@ -265,6 +301,7 @@ def participant(
     coordinator_keys: Sequence[str] = (),
     signed_requests: bool = False,
     balancer_ca: str | os.PathLike[str] | None = None,
+    proxy: str | None = None,
     journal_key: str | os.PathLike[str] | None = None,
     journal_generation: str | os.PathLike[str] | None = None,
     max_model_bytes: int | None = None,
@@ -274,8 +311,10 @@ def participant(
     device_conditions: Mapping[str, Any] | None = None,
     seed: int | None = None,
     on_event: Callable[[str, dict[str, Any]], None] | None = None,
+    quiet: bool = False,
 ) -> Participant:
-    """Starts a participant.
+    """Starts a participant. It prints a line to standard error when it is enrolled, when it waits and for what, when it refuses a round,
+    when a request fails, and when it ends.
 
     :param server: the coordinator, ``https://host:port``. Where it is left out, ``TRIBUTARY_SERVER`` counts; for ``ca``,
         ``TRIBUTARY_CA``, and for ``token``, ``TRIBUTARY_ENROLLMENT_TOKEN``.
@@ -304,6 +343,8 @@ def participant(
         first that signs, from then on.
     :param signed_requests: for a coordinator behind a balancer that ends TLS, whose certificate the device believes or
         ``balancer_ca`` signed.
+    :param proxy: the HTTP proxy that leads to the coordinator, ``http://[USER:PASSWORD@]HOST[:PORT]``, or ``none``. By default the
+        variables ``HTTPS_PROXY``, ``ALL_PROXY`` and ``NO_PROXY`` name it.
     :param journal_generation: a file that tells the journal's latest state; best on another disk than the folder.
     :param max_model_bytes: the largest model that it accepts; 256 MB by default.
     :param keep_models: whether the journal keeps the last model of each task for :meth:`Participant.model`, all of them in
@@ -317,13 +358,15 @@ def participant(
     :param on_event: called with the name and the fields of everything that happens, from another thread. It must return at once. What it
         raises is printed, as Python does with callbacks, and changes nothing. It is not called any more once the participant is closed,
         which happens at the interpreter's exit at the latest.
+    :param quiet: whether it prints nothing. With ``on_event`` it never does.
     :raises ConfigurationError, EnrollmentError, JournalError: if it cannot start.
     """
+    reporter = None if quiet or on_event is not None else Reporter(task)
     text, tell = _options(locals())
-    return Participant(_tributary.Participant(text, tell), examples)
+    return Participant(_tributary.Participant(text, tell if reporter is None else reporter.tell), examples, reporter)
 
 
-def _options(given: Mapping[str, Any]) -> tuple[str, Callable[[str, str], None] | None]:
+def _options(given: Mapping[str, Any]) -> tuple[str, Callable[[str, str, str | None], None] | None]:
     """The arguments of :func:`participant` as the native part takes them."""
     server = given["server"] or os.environ.get("TRIBUTARY_SERVER")
     if not server:
@@ -346,6 +389,7 @@ def _options(given: Mapping[str, Any]) -> tuple[str, Callable[[str, str], None] 
     plain = ("task", "name", *able, "signed_requests", "max_model_bytes", "keep_models", "seed")
     options.update({name: given[name] for name in plain})
     options.update({name: path(name, given[name]) for name in ("journal_key", "journal_generation", "base_model") if given[name] is not None})
+    options.update({"proxy": given["proxy"]} if given["proxy"] is not None else {})
     policies = ("secure_aggregation", "device_conditions", "privacy")
     options.update({name: made(name, given[name], dict) for name in policies if given[name] is not None})
     on_event = given["on_event"]
@@ -353,7 +397,7 @@ def _options(given: Mapping[str, Any]) -> tuple[str, Callable[[str, str], None] 
         return as_json(options), None
     if not callable(on_event):
         raise _tributary.ConfigurationError(f"on_event cannot be used: {type(on_event).__name__} cannot be called")
-    return as_json(options), lambda name, fields: on_event(name, json.loads(fields))
+    return as_json(options), lambda name, fields, _: on_event(name, json.loads(fields))
 
 
 def _device(

@@ -46,18 +46,29 @@ VARIABLE = "TRIBUTARY_JOB"
 #: And which the folder of all jobs is, for a program that takes one after the other.
 VARIABLE_OF_ALL = "TRIBUTARY_JOBS"
 _REFUSED = 75
+#: Equal to no value of a plan.
+_NOTHING = object()
 #: Seconds between two looks for a job, and those after which other processes hear that there is none: groups give up on who is silent.
 _LOOK, _KEEP_ALIVE = 0.05, 60.0
-#: What a job leaves out if it is so.
+#: The values of keys that a job may leave out: with these a plan asks for nothing.
 _USUAL = {
     "accumulate": 1,
+    "adaptive_mu": None,
     "budget": None,
+    "fairness": None,
     "gradient_clip": None,
+    "momentum": 0.0,
     "optimizer": {"name": "sgd"},
     "precision": "f32",
+    "proximal_mu": 0.0,
     "schedule": None,
+    "solver": None,
+    "steps": None,
     "warmup": None,
+    "weight_decay": 0.0,
 }
+#: Keys that the participant follows, with or without the program's help.
+_PARTICIPANTS = frozenset({"budget", "fairness"})
 #: What wrappers of PyTorch put into the names of tensors.
 _WRAPPERS = re.compile(r"(^|(?<=\.))(module|_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")
 
@@ -251,6 +262,21 @@ class Job:
         self._is_over = True
         # Whoever ends first may take the group with it.
         self._torch.barrier()
+
+    def follow(self, *keys: str, **only: Any) -> bool:
+        """Refuses the job if its plan asks for what the program does not do; the refusal names the key.
+
+        :param keys: names in ``job.plan`` that the program follows, such as ``"learning_rate"``.
+        :param only: names that it follows with this one value.
+        :returns: whether the program can follow the plan. Without :func:`jobs`, a refusal ends the process instead.
+        """
+        for key, value in sorted(vars(self.plan).items()):
+            if key in keys or key in _PARTICIPANTS or value == only.get(key, _USUAL.get(key, _NOTHING)):
+                continue
+            can = f"; it follows {json.dumps(only[key])} alone" if key in only else ""
+            self.refuse(f"this program does not follow training.{key} = {json.dumps(value)}{can}")
+            return False
+        return True
 
     def is_wanted(self) -> bool:
         """Whether the participant still waits for the result, as this process sees it. One that it has started it ends; one of

@@ -1,4 +1,4 @@
-//! A ready policy for devices with a battery: the app reports what the device is like, the SDK decides and says what holds it up.
+//! A ready policy for devices with a battery: the app reports the device's state, the SDK decides and reports the unmet condition.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ pub struct DeviceState {
     pub charging: Option<bool>,
     /// Whether the network costs nothing by the byte.
     pub unmetered: Option<bool>,
-    /// Whether nobody uses the device.
+    /// Whether the device is unused.
     pub idle: Option<bool>,
     /// 0 to 100.
     pub battery_percent: Option<u8>,
@@ -46,7 +46,7 @@ pub struct DeviceConditions {
     /// Most bytes sent and received in a day of UTC, without those of TLS; the SDK counts them and remembers them in the journal.
     /// What is under way when they are used up comes on top. Default: no limit.
     pub max_bytes_per_day: Option<u64>,
-    /// How long to wait before the conditions are looked at again, unless the app says that they have changed. Default: 60 000.
+    /// Interval after which the conditions are checked again, unless the app reports a change earlier. Default: 60 000.
     pub ask_again_ms: u64,
 }
 

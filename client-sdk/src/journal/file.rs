@@ -143,7 +143,7 @@ impl Journal for FileJournal {
         Ok(())
     }
 
-    /// `FOLDER.transfers`, beside the folder, in which everything is sealed.
+    /// `FOLDER.transfers`, next to the folder; all its files are sealed.
     fn transfers(&self) -> Option<PathBuf> {
         // Without a trailing slash, which would put it into the folder.
         let mut path = self.folder.components().as_path().as_os_str().to_owned();

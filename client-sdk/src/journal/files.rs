@@ -65,7 +65,7 @@ impl JournalFiles {
     }
 }
 
-/// Refuses a folder with sealed records, for which a new key must not be made; one that is absent has none.
+/// Rejects a folder with sealed records, for which a new key must not be made. A missing folder is accepted.
 pub(crate) fn refuse_sealed(folder: &Path, detail: impl Fn() -> String) -> Result<(), JournalError> {
     let failed = |error| JournalError::io(format!("read {}", folder.display()), error);
     let entries = match fs::read_dir(folder) {

@@ -53,10 +53,10 @@ impl Generation {
 /// Stores a journal's latest generation: in the device's key store, in a hardware counter, or in a file elsewhere. A
 /// party that can roll back the journal must not be able to roll back this too.
 pub trait GenerationStore: Send + Sync {
-    /// The generation that was last saved; `None` if none ever was.
+    /// The last saved generation; `None` before the first save.
     ///
     /// # Errors
-    /// [`JournalError`] if it cannot be read. A store that was emptied or lost must not report `None`.
+    /// [`JournalError`] if it cannot be read. An emptied or lost store must not report `None`.
     fn load(&self) -> Result<Option<Generation>, JournalError>;
 
     /// Replaces the stored generation. Once this returns, it survives a crash.

@@ -3,8 +3,8 @@
 use std::fs::{File, TryLockError};
 use std::ops::{Deref, DerefMut};
 
-/// A file that this process has locked until it drops it. A forked child shares the lock, and would keep it as long as it has the file open; so
-/// the process that took the lock releases it explicitly, and a child that drops its copy does not.
+/// A file locked by this process until dropped. A forked child shares the lock, and would keep it as long as it has the file open. So
+/// the process with the lock releases it explicitly, and a child that drops its copy does not.
 pub(super) struct LockedFile {
     file: File,
     process: u32,

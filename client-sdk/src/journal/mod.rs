@@ -2,11 +2,12 @@
 //!
 //! The SDK keeps these kinds: its identity (`identity`, with the private key), its state in a round (`round`: the keys
 //! of a secure aggregation session, the update that may be in transit), local tensors (`personal-…`, and the
-//! personalized model for the app: `own-…`), privacy spending (`privacy`), the models from which updates were given
-//! (`given`), where models come from (`provenance`), published models for the app (`model-…`, and their list: `models`), a training in
-//! progress (`training`), what was sent and received (`traffic`), and what was refused (`refusals`). A journal must not be rolled back: a
-//! participant that forgets what it sent, signed or spent can be made to send another input under the same masks, sign again or spend
-//! again. A journal stores bytes without interpreting them; an app may implement its own, which must then prevent rollbacks as [`FileJournal`] does.
+//! personalized model for the app: `own-…`), privacy spending (`privacy`), where models come from (`provenance`),
+//! published models for the app (`model-…`, and their list: `models`), a training in progress (`training`), what was
+//! sent and received (`traffic`), and what was refused (`refusals`). A record `given` of an older SDK is not read. A
+//! journal must not be rolled back: a participant that forgets what it sent, signed or spent can be made to send another
+//! input under the same masks, sign again or spend again. A journal stores bytes without interpreting them; an app may
+//! implement its own, which must then prevent rollbacks as [`FileJournal`] does.
 
 use std::collections::HashMap;
 use std::io;
@@ -69,18 +70,6 @@ pub enum JournalError {
         held: u64,
         /// Required number.
         charged: u64,
-    },
-    /// The record of given inputs lacks some that the journal knows of.
-    #[error(
-        "the journal's record {name:?} knows of {held} inputs where {given} were given: it was removed or rolled back, and nobody \
-         knows which models this participant has answered from; enrol anew with an empty journal and a new token"
-    )]
-    Forgotten {
-        name: String,
-        /// Number of inputs in it.
-        held: u64,
-        /// Required number.
-        given: u64,
     },
     /// The folder is not in its last state: its content may already have been sent.
     #[error(

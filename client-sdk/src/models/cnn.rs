@@ -6,7 +6,9 @@ use learning::Layout;
 use serde::{Deserialize, Serialize};
 use task_spec::TensorDeclaration;
 
-use super::layers::{ArchitectureError, InputKind, MAX_SIZE, ModelDefaults, check, check_from, rows, shape, uniform};
+use super::layers::{
+    ArchitectureError, InputKind, MAX_SIZE, ModelDefaults, check, check_from, patterns, rows, shape, uniform,
+};
 
 /// Channels of the first convolution.
 pub(crate) const FIRST_CHANNELS: u32 = 32;
@@ -63,7 +65,7 @@ impl Cnn {
     }
 
     /// The model of square images that may have tensors of these request_ids and shapes. Two poolings halve the side twice; which of
-    /// four sides it was cannot be told from the tensors, and the images of the usual data sets are the smallest.
+    /// four sides it was cannot be derived from the tensors, and the images of the usual data sets are the smallest.
     pub(super) fn of_tensors(layout: &Layout) -> Option<Self> {
         let [_, channels, _, _] = shape(layout, "conv1.weight")?[..] else { return None };
         let [classes, _] = shape(layout, "fc2.weight")?[..] else { return None };
@@ -78,7 +80,7 @@ impl Cnn {
             batch_size: 10,
             learning_rate: 0.05,
             last_layer: "fc2.*".to_owned(),
-            linear_layers: &["fc*.weight"],
+            linear_layers: patterns(&["fc*.weight"]),
         }
     }
 

@@ -5,7 +5,7 @@ use learning::Layout;
 use serde::{Deserialize, Serialize};
 use task_spec::{Initial, TensorDeclaration};
 
-use super::layers::{ArchitectureError, InputKind, MAX_SIZE, ModelDefaults, check, drawn, shape, uniform};
+use super::layers::{ArchitectureError, InputKind, MAX_SIZE, ModelDefaults, check, drawn, patterns, shape, uniform};
 
 /// Maximum number of recurrent layers.
 pub const MAX_LAYERS: u32 = 2;
@@ -49,7 +49,7 @@ impl Gru {
     pub(super) fn fitting(input: InputKind, classes: u32) -> Result<Self, ArchitectureError> {
         match input {
             InputKind::Characters => Ok(Self::with_vocabulary(classes)),
-            InputKind::Features(_) => {
+            InputKind::Features(_) | InputKind::Tensors => {
                 let why = "predicts characters, and these data are no text";
                 Err(ArchitectureError::Misfit { kind: "gru", why })
             }
@@ -70,7 +70,7 @@ impl Gru {
             batch_size: 10,
             learning_rate: 2.0,
             last_layer: "fc.*".to_owned(),
-            linear_layers: &["gru.weight*", "fc.weight"],
+            linear_layers: patterns(&["gru.weight*", "fc.weight"]),
         }
     }
 

@@ -6,7 +6,7 @@ use task_spec::{Initial, TensorDeclaration};
 /// Maximum value of any size of a model.
 pub const MAX_SIZE: u32 = 1 << 20;
 
-/// What suits a model on small data, where a task says nothing: chosen by trying, not by a rule.
+/// Default training settings of a model on small data, chosen by experiment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelDefaults {
     /// Passes over the local data in a round.
@@ -17,8 +17,8 @@ pub struct ModelDefaults {
     pub learning_rate: f64,
     /// A pattern of the tensors of the last layer, as far as they leave something to share.
     pub last_layer: String,
-    /// Patterns of the weights of linear layers, beside which adapters can stand.
-    pub linear_layers: &'static [&'static str],
+    /// Patterns of the weights of linear layers, which can have adapters.
+    pub linear_layers: Vec<String>,
 }
 
 /// What a model is fed with.
@@ -28,6 +28,8 @@ pub enum InputKind {
     Features(usize),
     /// Sequences of characters, numbered below the vocabulary's size.
     Characters,
+    /// The inputs of a graph by name, other than the forms above.
+    Tensors,
 }
 
 /// Why sizes do not make a model.
@@ -63,6 +65,9 @@ pub(super) fn rows(kind: &'static str, input: InputKind) -> Result<u32, Architec
         InputKind::Characters => {
             Err(ArchitectureError::Misfit { kind, why: "takes rows of numbers, and these data are text" })
         }
+        InputKind::Tensors => {
+            Err(ArchitectureError::Misfit { kind, why: "takes rows of numbers, and these data are tensors" })
+        }
     }
 }
 
@@ -90,6 +95,11 @@ pub(super) fn check_from(
     } else {
         Err(ArchitectureError::Size { kind, size, value: value.into(), least, most })
     }
+}
+
+/// Patterns as owned text.
+pub(super) fn patterns(patterns: &[&str]) -> Vec<String> {
+    patterns.iter().map(|&pattern| pattern.to_owned()).collect()
 }
 
 /// A tensor drawn uniformly from `±1 / sqrt(fan_in)`.

@@ -4,7 +4,7 @@ use learning::Layout;
 use serde::{Deserialize, Serialize};
 use task_spec::{Initial, TensorDeclaration};
 
-use super::layers::{ArchitectureError, InputKind, MAX_SIZE, ModelDefaults, check, drawn, rows, shape};
+use super::layers::{ArchitectureError, InputKind, MAX_SIZE, ModelDefaults, check, drawn, patterns, rows, shape};
 
 /// Sizes of a softmax regression. It starts at zero, since its loss is convex.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,7 +33,7 @@ impl Linear {
             batch_size: 10,
             learning_rate: 0.01,
             last_layer: "fc.bias".to_owned(),
-            linear_layers: &["fc.weight"],
+            linear_layers: patterns(&["fc.weight"]),
         }
     }
 

@@ -4,7 +4,7 @@ use learning::Layout;
 use serde::{Deserialize, Serialize};
 use task_spec::TensorDeclaration;
 
-use super::layers::{ArchitectureError, InputKind, MAX_SIZE, ModelDefaults, check, rows, shape, uniform};
+use super::layers::{ArchitectureError, InputKind, MAX_SIZE, ModelDefaults, check, patterns, rows, shape, uniform};
 
 /// Maximum number of hidden layers.
 pub const MAX_HIDDEN_LAYERS: u32 = 16;
@@ -55,7 +55,7 @@ impl Mlp {
             batch_size: 10,
             learning_rate: 0.1,
             last_layer: format!("fc{}.*", self.hidden.len() + 1),
-            linear_layers: &["fc*.weight"],
+            linear_layers: patterns(&["fc*.weight"]),
         }
     }
 

@@ -11,12 +11,16 @@ use serde::{Deserialize, Serialize};
 use task_spec::TensorDeclaration;
 
 pub mod cnn;
+mod complete;
+mod graph;
 pub mod gru;
 mod layers;
 pub mod linear;
 pub mod mlp;
 
+pub use ::graph::{GraphModel, Loss};
 pub use cnn::Cnn;
+pub use complete::{Incomplete, complete, complete_task, declarations, sized};
 pub use gru::Gru;
 pub use layers::{ArchitectureError, InputKind, MAX_SIZE, ModelDefaults};
 pub use linear::Linear;
@@ -24,7 +28,7 @@ pub use mlp::Mlp;
 
 /// A model by kind and sizes, for example `{"kind": "mlp", "inputs": 784, "hidden": [200], "classes": 10}`. Omitted
 /// sizes take their defaults; unknown keys are rejected.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Architecture {
@@ -36,6 +40,9 @@ pub enum Architecture {
     Cnn(Cnn),
     /// Next-character prediction with a gated recurrent unit.
     Gru(Gru),
+    /// A model as data: a graph of operations, with its loss.
+    #[serde(with = "graph")]
+    Graph(Arc<GraphModel>),
 }
 
 impl Architecture {
@@ -47,9 +54,11 @@ impl Architecture {
             Self::Mlp(_) => "mlp",
             Self::Cnn(_) => "cnn",
             Self::Gru(_) => "gru",
+            Self::Graph(_) => "graph",
         }
     }
 
+    /// The kinds that are named by their sizes.
     pub const KINDS: [&str; 4] = ["linear", "mlp", "cnn", "gru"];
 
     /// The model of this kind in its usual size, for examples of this form and so many classes (or different characters).
@@ -66,7 +75,7 @@ impl Architecture {
         }
     }
 
-    /// The model whose tensors these are, in whatever order, told by names and shapes; `None` if there is none.
+    /// The model with these tensors, in any order, recognized by names and shapes; `None` if there is none.
     #[must_use]
     pub fn of_tensors(layout: &Layout) -> Option<Self> {
         let candidates = [
@@ -87,7 +96,7 @@ impl Architecture {
         })
     }
 
-    /// What suits it where a task says nothing.
+    /// Its default training settings.
     #[must_use]
     pub fn defaults(&self) -> ModelDefaults {
         match self {
@@ -95,6 +104,7 @@ impl Architecture {
             Self::Mlp(sizes) => sizes.defaults(),
             Self::Cnn(_) => Cnn::defaults(),
             Self::Gru(_) => Gru::defaults(),
+            Self::Graph(model) => graph::defaults(model),
         }
     }
 
@@ -108,6 +118,7 @@ impl Architecture {
             Self::Mlp(sizes) => sizes.tensors(),
             Self::Cnn(sizes) => sizes.tensors(),
             Self::Gru(sizes) => sizes.tensors(),
+            Self::Graph(model) => Ok(graph::tensors(model)),
         }
     }
 
@@ -138,10 +149,11 @@ impl Architecture {
             Self::Mlp(sizes) => InputKind::Features(sizes.inputs as usize),
             Self::Cnn(sizes) => InputKind::Features(sizes.inputs()),
             Self::Gru(_) => InputKind::Characters,
+            Self::Graph(model) => graph::input(model),
         }
     }
 
-    /// Number of classes (or characters).
+    /// Number of classes (or characters), or of the numbers that a graph without classes predicts for an example.
     #[must_use]
     pub fn classes(&self) -> u32 {
         match self {
@@ -149,6 +161,7 @@ impl Architecture {
             Self::Mlp(sizes) => sizes.classes,
             Self::Cnn(sizes) => sizes.classes,
             Self::Gru(sizes) => sizes.vocabulary,
+            Self::Graph(model) => graph::classes(model),
         }
     }
 }
@@ -226,7 +239,7 @@ mod tests {
                 parted.personal().len() < layout.len() / 2 || parted.personal().tensors().len() == 1,
                 "{defaults:?}"
             );
-            for pattern in defaults.linear_layers {
+            for pattern in &defaults.linear_layers {
                 let is_matrix = |tensor: &learning::TensorSpec| tensor.shape.len() == 2;
                 let found: Vec<_> =
                     layout.tensors().iter().filter(|tensor| patterns(pattern).matches(&tensor.name)).collect();

@@ -16,32 +16,33 @@ use wire::Attributes;
 use wire::participant::{AbandonReason, Answer};
 use zeroize::Zeroizing;
 
-pub use super::action::{Action, Input};
-use super::ahead::Ahead;
-use super::core::{Core, is_unused};
-use super::error::ParticipantError;
-use super::event::{Event, Outcome};
-use super::kept_models::KeptModels;
-pub use super::last_version::LastVersion;
-pub use super::model_file::ModelFile;
-use super::provenance::Shown;
-pub use super::record::Record;
-use super::refusals::{Refusal, Refusals};
-use super::renew;
-use super::replaced::is_of_another_authority;
-use super::round_end::{LeaveReason, RoundEnd};
-use super::session::{Session, SessionError};
-pub use super::settings::{Saved, Settings};
-use super::snapshot::{self, IdentityRecord, RoundRecord, RoundState, TrainingRecord};
-use super::state::{
-    AwaitDelivery, CheckIn, Complain, Depart, Enroll, Fetch, LoadLocal, MessageUpload, Opening, OpeningPhase, Renew,
-    Sending, Share, State, Train,
+use super::api::error::ParticipantError;
+use super::api::event::{Event, Outcome};
+use super::checks::provenance::Shown;
+use super::checks::refused_tasks::RefusedTasks;
+pub use super::drivers::tick::Circumstances;
+use super::journal::ahead::Ahead;
+use super::journal::batch::BatchState;
+pub use super::journal::record::Record;
+use super::journal::refusals::{Refusal, Refusals};
+use super::journal::round_end::{LeaveReason, RoundEnd};
+use super::journal::session::{Session, SessionError};
+pub use super::journal::settings::{Saved, Settings};
+use super::journal::snapshot::{self, IdentityRecord, RoundRecord, RoundState, TrainingRecord};
+use super::journal::traffic::{DataUse, TrafficLedger};
+use super::model::kept_models::KeptModels;
+pub use super::model::last_version::LastVersion;
+pub use super::model::model_file::ModelFile;
+pub use super::states::action::{Action, Input};
+use super::states::core::{Core, is_unused};
+use super::states::joining::renew;
+use super::states::joining::replaced::is_of_another_authority;
+use super::states::state::{
+    AwaitDelivery, CheckIn, Complain, Enroll, Fetch, LoadLocal, MessageUpload, Opening, OpeningPhase, Renew, Sending,
+    Share, State, Train,
 };
-pub use super::tick::Circumstances;
-use super::traffic::{DataUse, TrafficLedger};
-pub use super::training_log::{CheckpointWriter, Surroundings};
-use super::used_bases::UsedBases;
-pub use super::work::RoundWork;
+pub use super::task::training_log::{CheckpointWriter, Surroundings};
+pub use super::task::work::RoundWork;
 use crate::clock::Now;
 use crate::conditions::{DeviceState, Readiness, Unmet};
 use crate::entropy::Secrets;
@@ -107,8 +108,8 @@ impl Machine {
         }
         let charges = round.as_ref().map_or(0, |record| record.charges);
         let account = snapshot::restore(saved.privacy.as_deref().map(Vec::as_slice), charges, settings.privacy)?;
-        let inputs = round.as_ref().map_or(0, |record| record.inputs);
-        let used_bases = UsedBases::restore(saved.used_bases.as_deref().map(Vec::as_slice), inputs)?;
+        let mut batch = BatchState::restore(saved.batch.as_deref().map(Vec::as_slice))?;
+        let left_batch = batch.leave(settings.security.leave_batch);
         let shown = Shown::restore(saved.provenance.as_deref().map(Vec::as_slice))?;
         let models = KeptModels::restore(saved.models.as_deref().map(Vec::as_slice))?;
         let unfinished = saved.training.as_ref().map(|record| TrainingRecord::decode(record)).transpose()?.flatten();
@@ -145,17 +146,16 @@ impl Machine {
             holds: None,
             released: released.unwrap_or_default(),
             account,
-            used_bases,
+            batch,
             shown,
             has_checkpoint: unfinished.is_some(),
             unfinished,
             models,
             model_written: None,
-            departure: None,
-            unsaid: None,
             behind: None,
             declined: None,
             refused_in_a_row: 0,
+            refused_tasks: RefusedTasks::default(),
             ahead,
             loss: None,
             questions: Vec::new(),
@@ -184,6 +184,7 @@ impl Machine {
         // With a new certificate and a token for it the previous one may have expired.
         let comes_back = core.pre_issued_certificate.is_some() && core.may_come_back();
         let state = if comes_back { State::Enroll(Enroll::default()) } else { core.under_new_authority(state) };
+        let state = if left_batch { core.save_batch(state) } else { state };
         Ok(Self { core, state })
     }
 
@@ -217,7 +218,7 @@ impl Machine {
         self.core.traffic.add(more);
     }
 
-    /// Whether work may be done when the app says this, and the device is like this.
+    /// Whether work may be done with this readiness of the app and this device state.
     #[must_use]
     pub fn may_work(&self, readiness: Readiness, device: &DeviceState) -> bool {
         readiness == Readiness::Ready && self.core.unmet(device).is_none()
@@ -235,8 +236,8 @@ impl Machine {
         self.core.traffic.used
     }
 
-    /// What was refused so far, and why, the latest last: the last fifty reasons. In the journal before the next check-in, and before the
-    /// coordinator is told.
+    /// The last fifty refusals with their reasons, the latest last. They are in the journal before the next check-in, and before the
+    /// coordinator receives the refusal.
     #[must_use]
     pub fn refusals(&self) -> Vec<Refusal> {
         self.core.refusals.list.clone()
@@ -305,21 +306,18 @@ impl State {
     /// The state to resume after a restart within a round.
     fn resume(core: &mut Core, round: RoundState) -> Result<Self, SessionError> {
         match round {
-            RoundState::Done { place, given_up, statement } => {
-                core.unsaid = statement.map(|statement| (place, statement));
+            RoundState::Done { place, given_up } => {
                 core.round_end = Some((place, given_up.map_or(RoundEnd::Answered, RoundEnd::GivenUp)));
                 Ok(Self::CheckIn(CheckIn::default()))
             }
             RoundState::Pending(pending) => {
                 core.holds = Some(pending.place);
-                core.may_depart(pending.session.as_ref());
                 let signed = pending.session.as_ref().map(Session::resend).transpose()?;
                 Ok(Self::Upload(Sending::new(pending, signed)))
             }
             RoundState::Session { session, local_state } => {
                 let place = session.place;
                 core.holds = Some(place);
-                core.may_depart(Some(&session));
                 let client = session.client()?;
                 Ok(match &client {
                     Client::ShareKeys(_) | Client::MaskInput(_) => {
@@ -383,8 +381,6 @@ impl State {
             (Self::Opening(state), Response::Announced(result)) => state.announced(core, result, now),
             (Self::Opening(state), Response::Answered(result)) => state.answered(core, result, now),
             (Self::Abandon(state), Response::Abandoned(result)) => state.abandoned(core, result, now),
-            (Self::Depart(state), Response::Answered(result)) => state.answered(core, result, now),
-            (Self::AwaitAbortProof(state), Response::Announced(result)) => state.announced(core, result, now),
             // An answer to a state that was left by a shutdown.
             (state, _) => state,
         }
@@ -400,8 +396,6 @@ impl State {
                 | Self::Upload(_)
                 | Self::Complain(_)
                 | Self::Opening(_)
-                | Self::Depart(_)
-                | Self::AwaitAbortProof(_)
                 | Self::FetchFinal(_)
         )
     }
@@ -422,8 +416,6 @@ impl State {
             | Self::Upload(_)
             | Self::Opening(_)
             | Self::Abandon(_)
-            | Self::Depart(_)
-            | Self::AwaitAbortProof(_)
             | Self::FetchFinal(_)
             | Self::Finished(_) => None,
         }
@@ -435,10 +427,6 @@ impl State {
             Self::FetchFinal(state) if core.stopping => state.stop(),
             state if core.stopping && state.can_wait() => Self::Finished(Ok(Outcome::Stopped)),
             Self::CheckIn(then) if core.is_renewal_due(now) => Renew::enter(core, then, now),
-            Self::CheckIn(then) => match core.unsaid.take() {
-                Some((place, statement)) => Self::Depart(Depart::new(place, statement, then)),
-                None => Self::CheckIn(then),
-            },
             Self::FetchFinal(state) => state.settle(core, now),
             state => match state.before_input() {
                 Some((place, deadline)) => match core.must_leave(deadline, now) {
@@ -488,8 +476,6 @@ impl State {
             Self::Upload(state) => state.action(core, now),
             Self::Opening(state) => state.action(core, now),
             Self::Abandon(state) => state.action(core, now),
-            Self::Depart(state) => state.action(core, now),
-            Self::AwaitAbortProof(state) => state.action(core),
             Self::FetchFinal(state) => state.action(now),
             Self::Finished(result) => Action::Finished(result.clone()),
         }

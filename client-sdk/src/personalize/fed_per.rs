@@ -93,10 +93,13 @@ mod tests {
         };
         ModelSpec {
             architecture: None,
+            graph: None,
+            loss: None,
             table: None,
             tensors: vec![tensor("base", 3), tensor("head", 2)],
             personal: vec!["head*".into()],
             seed: 9,
+            initial: None,
         }
     }
 

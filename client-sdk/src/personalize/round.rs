@@ -38,12 +38,12 @@ pub(crate) struct LocalResult {
 pub(crate) struct PersonalizedModel {
     /// All of its tensors.
     pub(crate) model: PersonalTensors,
-    /// Named with [`PERSONAL_PREFIX`]; empty if the task asks for none.
+    /// Named with [`PERSONAL_PREFIX`]; empty if the task requires none.
     pub(crate) metrics: Vec<(String, MetricValue)>,
 }
 
 impl PersonalizedModel {
-    /// With what the training that made it says of it itself, named with [`PERSONAL_PREFIX`]: for a trainer that evaluates nothing.
+    /// Includes metrics that its training returned with [`PERSONAL_PREFIX`], for a trainer without evaluation.
     pub(super) fn said(mut self, of_training: Vec<(String, MetricValue)>) -> Self {
         self.metrics.extend(of_training.into_iter().filter(|(name, _)| name.starts_with(PERSONAL_PREFIX)));
         self
@@ -73,7 +73,7 @@ impl LocalRound<'_> {
         Ok(self.trainer.evaluate(model, self.job)?)
     }
 
-    /// The personalized model, evaluated if the task asks for it.
+    /// The personalized model, evaluated if the task requires it.
     pub(super) fn own(&mut self, model: &Parameters) -> Result<PersonalizedModel, LocalError> {
         let mut metrics = Vec::new();
         if self.job.metrics.iter().any(|name| name.starts_with(PERSONAL_PREFIX)) {
@@ -125,7 +125,7 @@ impl LocalRound<'_> {
             Turn::Shared => (Purpose::Shared, 0),
             Turn::Own(number) => (Purpose::Own, number),
         };
-        // Turns are far apart, so that those of neighbouring seeds differ.
+        // Turns differ by a large step, so that those of neighbouring seeds differ.
         let seed = self.job.seed.wrapping_add(number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         TrainingJob { plan, seed, purpose, ..self.job.clone() }
     }

@@ -79,10 +79,13 @@ fn model(personal: &[&str]) -> ModelSpec {
     };
     ModelSpec {
         architecture: None,
+        graph: None,
+        loss: None,
         table: None,
         tensors: vec![tensor("body", &[1, 2]), tensor("norm", &[1]), tensor("head", &[1])],
         personal: personal.iter().map(|&pattern| pattern.into()).collect(),
         seed: 9,
+        initial: None,
     }
 }
 
@@ -346,7 +349,7 @@ fn opposites_task() -> (ModelSpec, Parameters, TrainingJob) {
 fn shared_adapters_are_all_that_is_trained_and_sent() {
     let (model, first, job) = opposites_task();
     let personalizer = derive(&model, Some(&lora(AdapterScope::Shared, None))).unwrap().unwrap();
-    // Beside 6 x 2 and 2 x 6, of rank 2.
+    // Adapters of 6 x 2 and 2 x 6, of rank 2.
     assert_eq!(personalizer.shared().len(), 2 * (2 * 2 + 6 * 2));
     let patterns = Patterns::new(vec!["fc*.weight".into()]).unwrap();
     let adapters = Adapters::new(first.layout(), &patterns, 2, Some(4.0)).unwrap();

@@ -1,9 +1,9 @@
-//! The privacy this participant has spent on every task, and the limits on spending more.
+//! The participant's privacy spending on every task, and its limits.
 //!
-//! One ledger per task, each row sealed with SHA-256 over the task and its first promise: a row that was edited, moved
-//! or copied from another task is detected when the app starts, and nothing more is sent to that task. The seals have
-//! no secret key; they detect accidents, not an attacker who rewrites the whole journal. Rows are never removed: a
-//! full account refuses further charges. No I/O happens here.
+//! Each task has one ledger, each row sealed with SHA-256 over the task and its first promise. An edited, moved or copied row is
+//! detected when the app starts, and the participant then sends no update to that task. The seals have no secret key: they detect
+//! accidents, not an attacker who rewrites the whole journal. Rows are never removed: a full account refuses further charges. This
+//! module does no I/O.
 
 use std::collections::BTreeMap;
 use task_spec::{PrivacyAccounting, PrivacyMechanism, PrivacyView};
@@ -22,7 +22,7 @@ const MOST_ROWS: u64 = 50_000;
 /// Maximum length of a task's name.
 const NAME_MAX: usize = 64;
 
-/// Why no update is sent to a task. Reported to the app; the coordinator only learns that privacy is the reason.
+/// The reason for withholding an update from a task. Reported to the app; the coordinator only learns that privacy is the reason.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum PrivacyRefusal {
     #[error("the task has no privacy mechanism, which this participant demands")]
@@ -37,6 +37,11 @@ pub(crate) enum PrivacyRefusal {
     MoreDelta { promised: f64, now: f64 },
     #[error("an update of this attempt was charged and sent before; another one would be released for nothing")]
     Sent,
+    #[error(
+        "an update of this attempt was charged before the app ended, for a release of noise multiplier {charged:.4}; the \
+         coordinator now states another one, of {now:.4}, which was not charged"
+    )]
+    OtherRelease { charged: f64, now: f64 },
     #[error("this participant was in the task's tree before, and the promise of a tree is for whoever is in it once")]
     Tree,
     #[error(
@@ -71,7 +76,7 @@ pub(crate) struct Account {
     tasks: BTreeMap<TaskId, TaskAccount>,
     /// The last attempt charged.
     last: Option<Attempt>,
-    /// The last attempt charged, if the process died before its update was written, so that nothing was sent for it.
+    /// The last attempt charged, if the process died before writing, and so before sending, its update.
     unsent: Option<Attempt>,
 }
 
@@ -167,7 +172,7 @@ impl Account {
         }
     }
 
-    /// Why nothing could be sent at this place on whatever terms, if that is so: no keys have to be made then.
+    /// Returns the refusal at this place if it is independent of the terms: then making keys is unnecessary.
     pub(crate) fn is_closed(&self, place: Attempt) -> Result<(), PrivacyRefusal> {
         let Some(account) = self.tasks.get(&place.task) else { return Ok(()) };
         let like_before = account.rows().last().map(|sealed| {
@@ -208,7 +213,7 @@ impl Account {
     fn room(&self, account: &TaskAccount, place: Attempt, release: &Release) -> Result<(), PrivacyRefusal> {
         let ledger = account.ledger.as_ref().map_err(|damaged| PrivacyRefusal::Damaged(damaged.error.clone()))?;
         if self.unsent == Some(place) {
-            return Ok(());
+            return as_charged(ledger, release);
         }
         let key = (u64::from(place.round), place.attempt);
         let releases = ledger.rows().iter().map(|sealed| &sealed.row.release);
@@ -298,7 +303,7 @@ impl TaskAccount {
 }
 
 impl Promise {
-    /// Number of updates after which nothing more is sent.
+    /// Maximum number of updates.
     fn most_releases(&self) -> u32 {
         match (self.mechanism, self.participations) {
             (PrivacyMechanism::Tree, _) => 1,
@@ -333,6 +338,16 @@ impl Promise {
     }
 }
 
+/// Checks that the last row, whose update was never sent, was charged for exactly this release.
+fn as_charged(ledger: &Ledger, release: &Release) -> Result<(), PrivacyRefusal> {
+    match ledger.rows().last().map(|sealed| sealed.row.release) {
+        Some(charged) if charged != *release => {
+            Err(PrivacyRefusal::OtherRelease { charged: charged.noise_multiplier(), now: release.noise_multiplier() })
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
 fn open(task: TaskId, promise: &Promise, rows: Vec<SealedRow>, policy: &PrivacyPolicy) -> Result<Ledger, LedgerError> {
     let budget = Budget {
         epsilon: promise.limit(policy),
@@ -344,12 +359,12 @@ fn open(task: TaskId, promise: &Promise, rows: Vec<SealedRow>, policy: &PrivacyP
     Ledger::open(promise.mechanism, budget, rows, &sealer(task, promise))
 }
 
-/// Epsilon of releases of several tasks, to those who know who took part.
+/// Epsilon of releases of several tasks, towards observers with knowledge of the members.
 fn together(cost: &Cost, delta: f64) -> f64 {
     cost.at(delta, None, PrivacyAccounting::default()).cohort_known
 }
 
-/// Covers the task and its first promise, so that neither can be changed below the rows.
+/// Covers the task and its first promise, so that later changes of either invalidate the rows.
 fn sealer(task: TaskId, promise: &Promise) -> impl Fn(&[u8]) -> [u8; 32] {
     let mut prefix = b"tributary participant ledger 1\0".to_vec();
     prefix.extend_from_slice(task.0.as_bytes());

@@ -1,10 +1,9 @@
-//! Differential privacy on the participant's side: what it was promised, what it has spent, and when it refuses.
+//! Differential privacy on the participant's side: the promise, the spending, and refusals.
 //!
-//! The coordinator states the noise; a participant derives the rest itself: the quantization, its own share of the
-//! noise, and the cost of taking part. The cost is charged to its own ledger *before* an update is written or sent,
-//! and the first promise holds whatever is stated later. Sampling does not amplify here: a participant knows that it
-//! took part. It cannot verify the noise that a coordinator adds, nor the number of updates in a sum without secure
-//! aggregation: for those mechanisms the figures hold only if the coordinator is honest.
+//! The coordinator states the noise. A participant derives the rest itself: the quantization, its own share of the noise, and the cost of
+//! taking part. It charges the cost to its own ledger *before* it writes or sends an update, and holds the task to its first promise.
+//! Sampling does not amplify here: a participant knows its own participation. It cannot verify the noise added by a coordinator, or the
+//! number of updates in a sum without secure aggregation: for those mechanisms the figures hold only if the coordinator is honest.
 
 mod account;
 mod policy;

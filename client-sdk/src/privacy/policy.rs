@@ -5,19 +5,19 @@ use task_spec::PrivacyMechanism;
 use wire::TaskId;
 
 /// Requirements beyond a task's own promise. In any case a participant takes part in at most the planned number of
-/// rounds, and stays within a task's budget where that is meant for those who know who took part, or for the
+/// rounds. It also stays within a task's budget, if the budget is meant for observers with knowledge of the members, or for the
 /// coordinator.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PrivacyPolicy {
     /// Refuse tasks without a privacy mechanism.
     pub required: bool,
-    /// Maximum epsilon spent on one task, at the task's delta, to those who know that this participant took part.
+    /// Maximum epsilon spent on one task, at the task's delta, towards observers who know of this participation.
     pub max_epsilon: Option<f64>,
     /// Maximum delta of a task's promise.
     pub max_delta: Option<f64>,
-    /// Limit on all tasks together, over the journal's lifetime. Default: [`Lifetime::default`]; `None` for a device
-    /// that serves a single task, whose own promise is the limit.
+    /// Limit on all tasks together, over the journal's lifetime. Default: [`Lifetime::default`]. `None` for a device with a single
+    /// task: the limit is then the task's own promise.
     pub lifetime: Option<Lifetime>,
 }
 
@@ -25,7 +25,7 @@ pub struct PrivacyPolicy {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Lifetime {
-    /// Epsilon, to those who know of every round that this participant took part in it. Finite and above 0.
+    /// Epsilon towards observers who know every round of this participant. Finite and above 0.
     pub epsilon: f64,
     /// Delta: the probability that the bound fails. Between 0 and 1, both excluded.
     pub delta: f64,
@@ -65,11 +65,11 @@ pub struct PrivacySpent {
     pub name: String,
     pub mechanism: PrivacyMechanism,
     pub delta: f64,
-    /// Epsilon spent, to those who see the models and know that this participant took part.
+    /// Epsilon spent towards observers who see the models and know of this participation.
     pub epsilon: f64,
     /// Epsilon spent, to the coordinator itself; `None` where the coordinator adds the noise and is trusted.
     pub server: Option<f64>,
-    /// Number of updates charged, including updates that were never summed.
+    /// Number of updates charged, including those never summed.
     pub releases: u64,
     /// Number of updates after which this participant stops.
     pub most_releases: u32,
@@ -84,8 +84,7 @@ pub struct PrivacySpent {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct LifetimeSpent {
-    /// Epsilon spent, to those who know all rounds that this participant took part in; `None` while a ledger fails
-    /// verification.
+    /// Epsilon spent towards observers who know every round of this participant; `None` while a ledger fails verification.
     pub epsilon: Option<f64>,
     /// Delta of that epsilon.
     pub delta: f64,

@@ -13,7 +13,7 @@ pub(crate) struct Promise {
     pub(crate) delta: f64,
     /// Planned number of rounds.
     pub(crate) rounds: u32,
-    /// The task's budget on epsilon, where it is meant for those who know who took part.
+    /// The task's budget on epsilon, if meant for observers with knowledge of the members.
     pub(crate) epsilon: Option<f64>,
     /// With a banded matrix: limits on one participant's participations.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,6 +1,6 @@
 //! What a program is doing.
 
-/// A line of `progress.jsonl`; what else it says is for others.
+/// A line of `progress.jsonl`; further fields are ignored.
 #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize, serde::Serialize)]
 #[non_exhaustive]
 pub struct Progress {

@@ -1,4 +1,4 @@
-//! The folder of one job: what the program finds there, and what it leaves.
+//! The folder of one job: the program's input and output files.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File};
@@ -28,7 +28,7 @@ const JOB: &str = "job.json";
 const MODEL: &str = "model.safetensors";
 const TRAINED: &str = "trained.safetensors";
 const RESULT: &str = "result.json";
-/// Says that this site takes no part, for a program whose status is not its own: under `torchrun`, for example.
+/// Refuses the job, for a program whose exit status is not its own, for example under `torchrun`.
 const REFUSED: &str = "refused";
 const PROGRESS: &str = "progress.jsonl";
 const CHECKPOINT: &str = "checkpoint";
@@ -41,7 +41,7 @@ const REFUSED_MAX_BYTES: u64 = 4096;
 /// Most files of a folder that are counted.
 const FILES_MAX: usize = 100_000;
 
-/// What a program is asked for.
+/// The kind of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Kind {
@@ -109,7 +109,7 @@ impl JobResult {
     }
 }
 
-/// Why a program that ended well left no result.
+/// The reason why a program ended with status 0 but without a valid result.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NoResult {
     #[error("the program ended with status 0 and left no {0}; write it under another name, then rename it")]
@@ -197,8 +197,8 @@ impl JobFolder {
         self.model_bytes
     }
 
-    /// Removes the folders of other jobs of this kind. One that a program made so that it cannot be removed fails no job: each
-    /// later one tries again.
+    /// Removes the folders of other jobs of this kind. A folder made undeletable by the program does not fail the job: each later job
+    /// tries again.
     pub(super) fn remove_others(&self, within: &Path) {
         for folder in folders(within, self.kind).unwrap_or_default() {
             if folder != self.path {
@@ -245,18 +245,18 @@ impl JobFolder {
         [RESULT, REFUSED].iter().any(|name| fs::symlink_metadata(self.path.join(name)).is_ok())
     }
 
-    /// Reads what the program says of its result.
+    /// Reads the program's description of its result.
     pub(super) fn result(&self) -> Result<JobResult, NoResult> {
         serde_json::from_slice(&self.read(RESULT, RESULT_MAX_BYTES)?).map_err(NoResult::Document)
     }
 
-    /// Why the program takes no part, if it says so in a file.
+    /// The reason of a refusal, if the program wrote one to a file.
     pub(super) fn refusal(&self) -> Option<String> {
         let why = self.read(REFUSED, REFUSED_MAX_BYTES).ok()?;
         Some(String::from_utf8_lossy(&why).chars().filter(|c| !c.is_control()).collect())
     }
 
-    /// What an earlier start refused is not what the next one does.
+    /// Removes the refusal of an earlier start, so that it does not apply to the next one.
     pub(super) fn forget_refusal(&self) -> io::Result<()> {
         remove_file(&self.path.join(REFUSED))
     }
@@ -278,10 +278,10 @@ impl JobFolder {
         Ok(bytes)
     }
 
-    /// Opens a file of at most `limit` bytes that the program wrote, and nothing that it points to.
+    /// Opens a file of at most `limit` bytes written by the program. Rejects links and special files.
     fn open(&self, name: &'static str, limit: u64) -> Result<File, NoResult> {
         let read = |source| NoResult::Read { name, source };
-        // Without waiting for whoever writes to a pipe.
+        // Without waiting for the writer of a pipe.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match rustix::fs::open(self.path.join(name), flags, Mode::empty()) {
             Ok(file) => File::from(file),
@@ -338,7 +338,7 @@ fn write_model(path: &Path, model: &Parameters) -> io::Result<u64> {
     let known = TensorFile::of_model(model.layout()).map_err(io::Error::other)?;
     let mut file = File::create_new(path)?;
     known.write(&mut file, model.values())?.map_err(io::Error::other)?;
-    // Whoever trains in place finds out at once.
+    // In-place training fails immediately.
     file.set_permissions(fs::Permissions::from_mode(0o400))?;
     Ok(known.bytes())
 }
@@ -366,8 +366,7 @@ fn private_folder() -> DirBuilder {
     builder
 }
 
-/// A folder that was not there before, of a name that no other job had: a program that something else starts may still work for one
-/// that has been removed.
+/// Creates a folder with a name unused by any earlier job: an externally started program may still work for a removed job.
 fn new_folder(within: &Path, kind: Kind, round: u32, now: Timestamp) -> io::Result<PathBuf> {
     let mut number = u64::try_from(now.0).unwrap_or_default();
     loop {

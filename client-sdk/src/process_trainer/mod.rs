@@ -1,16 +1,16 @@
-//! A trainer that is a program: in any language, on as many processes and machines as it likes.
+//! Runs an external program as the trainer: in any language, on any number of processes and machines.
 //!
-//! One job is one folder, which nobody but this user may read and the program finds in the variable `TRIBUTARY_JOB`:
+//! One job is one folder, readable only by this user. The variable `TRIBUTARY_JOB` names it:
 //!
 //! | file | by | what |
 //! |---|---|---|
-//! | `job.json` | the SDK | the schema's number, what is asked for (`train` or `evaluate`), the task, its round, the plan, what time and steps are left, a seed, names and shapes |
+//! | `job.json` | the SDK | the schema's number, the kind (`train` or `evaluate`), the task, its round, the plan, the remaining time and steps, a seed, names and shapes |
 //! | `model.safetensors` | the SDK | the model to begin with, `F32` |
-//! | `trained.safetensors` | the program | the model that it trained, of the same tensors |
+//! | `trained.safetensors` | the program | the trained model, with the same tensors |
 //! | `result.json` | the program | the number of examples, and metrics |
-//! | `refused` | the program | instead of status 75, if its status is not its own: why this site takes no part |
-//! | `progress.jsonl` | the program | if it likes: a line `{"step":120,"of":500,"loss":0.6}` now and then |
-//! | `checkpoint/` | the program | its own: what it needs to go on when it is started again |
+//! | `refused` | the program | the reason for non-participation, in place of status 75 for a program without its own exit status |
+//! | `progress.jsonl` | the program | optional: a line `{"step":120,"of":500,"loss":0.6}` now and then |
+//! | `checkpoint/` | the program | its own state for resuming after a restart |
 //!
 //! Status 0 means that the result is there, 75 (`EX_TEMPFAIL`) that this site does not take part in this job; any other is a failure,
 //! after which the program is started again, to go on from its checkpoint. It is handed no address, certificate, token or key: clipping,
@@ -18,7 +18,7 @@
 //!
 //! A program with a slow start may stay ([`Starts::Once`]), or be started by something else ([`Starts::Elsewhere`]): the variable
 //! `TRIBUTARY_JOBS` names the folder of all jobs, where the file `current` names the one that waits for a result, if any does. No status
-//! tells that such a job is done: `result.json` or `refused` does.
+//! ends such a job: `result.json` or `refused` does.
 
 mod event;
 mod job_folder;
@@ -47,7 +47,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::journal::disk::make_private_folder;
 use crate::trainer::{REACH, Trained, Trainer, TrainerError, TrainingJob};
 
-/// The program's word for a job in which its site takes no part.
+/// The program's exit status for a job without participation of its site.
 const REFUSED: i32 = 75;
 /// Before a program that failed is started again.
 const BREAK: Duration = Duration::from_secs(1);
@@ -67,8 +67,8 @@ pub struct ProcessTrainer {
 }
 
 impl ProcessTrainer {
-    /// Takes a folder, which is created if missing, and ends what an earlier trainer's program left running there, unless something
-    /// else starts the program. `examples` is what the coordinator is told until a job's result says another number.
+    /// Opens or creates the folder, and ends processes left there by an earlier trainer, unless the program is started externally.
+    /// `examples` is reported to the coordinator until a job's result has another number.
     ///
     /// # Errors
     /// [`WrongProgram`]; errors of the disk; `WouldBlock` if another trainer works in the folder.
@@ -90,7 +90,7 @@ impl ProcessTrainer {
         Ok(Self { program, folder, _lock: lock, stays: None, examples, clock, tell: Box::new(|_| {}) })
     }
 
-    /// Has the app told what the program does. Called on the trainer's thread.
+    /// Sets a callback for the program's events. Called on the trainer's thread.
     #[must_use]
     pub fn on_event(mut self, tell: impl FnMut(&ProgramEvent) + Send + 'static) -> Self {
         self.tell = Box::new(tell);
@@ -110,7 +110,7 @@ impl ProcessTrainer {
             None => JobFolder::create(&self.folder, Kind::Train, model, job, now).map_err(TrainerError::failed)?,
         };
         folder.remove_others(&self.folder);
-        // Without it a participant that is killed trains again from the beginning, and no more than that.
+        // If this fails, a killed participant trains again from the beginning, without other effects.
         let _ = job.checkpoints.save_at_once(folder.name().as_bytes());
         Ok(folder)
     }
@@ -163,7 +163,7 @@ impl ProcessTrainer {
         Err(TrainerError::failed(format!("{failure}{again}")))
     }
 
-    /// Gives a job to the program: to a new process, to the one that stays, or to whoever looks. `start` counts from 1 for each job.
+    /// Gives a job to the program: to a new process, to the running one, or to a program started elsewhere. `start` counts from 1 for each job.
     fn give(&mut self, folder: &JobFolder, job: &TrainingJob, start: u32) -> Result<Option<Process>, TrainerError> {
         let stays = self.stays.take();
         let (variable, told) = match self.program.starts {
@@ -203,7 +203,7 @@ impl ProcessTrainer {
         Ok(process.said())
     }
 
-    /// Waits a moment, unless nobody waits for the result.
+    /// Waits a moment, unless the result is no longer wanted.
     fn rest(&self, job: &TrainingJob) {
         let until = self.clock.now().elapsed + BREAK;
         while self.clock.now().elapsed < until && !job.cancel.is_cancelled() {
@@ -215,7 +215,7 @@ impl ProcessTrainer {
 impl Trainer for ProcessTrainer {
     fn train(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Trained, TrainerError> {
         let folder = self.folder_to_train(model, job)?;
-        // A participant that was killed after its program had ended trains no second time.
+        // If the program has already ended before a crash of the participant, its result is used.
         if !folder.has_ended() {
             self.run(&folder, job)?;
             folder.note_end().map_err(TrainerError::failed)?;
@@ -233,7 +233,7 @@ impl Trainer for ProcessTrainer {
         Ok(Trained { parameters, examples, metrics })
     }
 
-    /// What the program measures; nothing if it does not evaluate (status 75).
+    /// The program's metrics; empty if it does not evaluate (status 75).
     fn evaluate(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError> {
         let now = self.clock.now().wall;
         let folder = JobFolder::create(&self.folder, Kind::Evaluate, model, job, now).map_err(TrainerError::failed)?;
@@ -250,7 +250,7 @@ impl Trainer for ProcessTrainer {
         measured
     }
 
-    /// Nothing: a program that something else has started may have ended with the last round, and nobody would answer.
+    /// Nothing: a program started elsewhere may have ended with the last round, and would not answer.
     fn evaluate_last(&mut self, _: &Parameters, _: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError> {
         Ok(Vec::new())
     }
@@ -267,7 +267,7 @@ impl Trainer for ProcessTrainer {
 impl Drop for ProcessTrainer {
     fn drop(&mut self) {
         let _ = self.stays.take().map_or(Ok(()), |mut process| process.end(self.program.grace));
-        // What is left of a training is for the next process; nothing else of this one lies on.
+        // Removes the evaluation folders only: the next process may resume a training.
         JobFolder::remove_all(&self.folder, Kind::Evaluate);
     }
 }

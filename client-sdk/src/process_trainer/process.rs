@@ -1,4 +1,4 @@
-//! A program that runs, with all that it started.
+//! A running program with all its child processes.
 
 use std::io;
 use std::os::unix::process::CommandExt as _;
@@ -21,7 +21,8 @@ pub(super) const LOOK: Duration = Duration::from_millis(20);
 /// For a line whose output is wanted.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a line printed that ended in time with status 0; otherwise what became of it, in words. `folder` as for [`Process::start`].
+/// Returns the output of a command that ended in time with status 0, otherwise a description of the failure. `folder` as for
+/// [`Process::start`].
 pub(super) fn output(line: &str, folder: &Path, clock: &Arc<dyn Clock>, cancel: &Cancel) -> Result<String, String> {
     let not_run = |error: io::Error| format!("could not be run: {error}");
     let mut process = Process::start(line, JOB_VARIABLE, folder, Arc::clone(clock)).map_err(not_run)?;
@@ -51,7 +52,7 @@ pub(super) fn output(line: &str, folder: &Path, clock: &Arc<dyn Clock>, cancel: 
 pub(super) struct Process {
     child: Child,
     group: Pid,
-    /// The folder that it was told: what it starts is known by it.
+    /// Its job folder, by which its descendants are recognized.
     folder: PathBuf,
     clock: Arc<dyn Clock>,
     errors: Tail,
@@ -71,13 +72,13 @@ impl Process {
         Ok(Self { child, group, folder: folder.to_owned(), clock, errors, output })
     }
 
-    /// Its status, once it has ended. It stays a process until it is reaped, so that its group is nobody else's.
+    /// Its status, once it has ended. It stays a process until it is reaped, so that its group id is not reused.
     pub(super) fn status(&self) -> io::Result<Option<WaitIdStatus>> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         Ok(waitid(WaitId::Pid(self.group), options)?)
     }
 
-    /// Ends it and all that it started: asks, waits, kills.
+    /// Ends it and its descendants: terminates, waits, kills.
     pub(super) fn end(&mut self, grace: Duration) -> io::Result<()> {
         let begun = self.clock.now().elapsed;
         if self.status()?.is_none() {
@@ -95,7 +96,7 @@ impl Process {
         strays::end_all(&self.folder)
     }
 
-    /// What it said last, to be put behind what became of it.
+    /// The end of the program's output, as a suffix for an error message.
     pub(super) fn said(&self) -> String {
         let (errors, output) = (self.errors.text(), self.output.text());
         let said = if errors.is_empty() { output } else { errors };
@@ -105,7 +106,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // After a panic of whoever listens; otherwise nothing is left.
+        // Only after a panic of the listener.
         if self.child.try_wait().is_ok_and(|status| status.is_none()) {
             let _ = kill_process_group(self.group, Signal::KILL);
             let _ = self.child.wait();

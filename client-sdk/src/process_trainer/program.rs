@@ -1,4 +1,4 @@
-//! What is run, and within which limits.
+//! The command to run, and its limits.
 
 use std::process::Command;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub enum Starts {
     EachJob,
     /// The trainer, once, for a program with a slow start: it takes the jobs of the folder in `TRIBUTARY_JOBS`, one after the other.
     Once,
-    /// Somebody else, such as Slurm: it takes jobs one after the other, and the trainer starts and ends nothing.
+    /// An external scheduler such as Slurm. Its program takes jobs one after the other, and the trainer starts and ends no process.
     Elsewhere,
 }
 
@@ -32,15 +32,15 @@ pub struct Program {
     pub command: String,
     /// Who starts it: the trainer, for each job, by default.
     pub starts: Starts,
-    /// How many processes the program shall have, 1 to 16: a number, or a line for the shell that prints one, which is asked before
+    /// Number of processes of the program, 1 to 16: a number, or a shell command that prints one, which runs before
     /// each start. 1 by default.
     pub processes: String,
-    /// After so long without a line of progress or a change of its checkpoint the program is started again. None by default: a program
-    /// that reports nothing has until its round's deadline.
+    /// Restarts the program after this time without a line of progress or a change of its checkpoint. Default: none; a silent program
+    /// may run until its round's deadline.
     pub stall: Option<Duration>,
     /// Between the request to end (`SIGTERM`) and the end (`SIGKILL`); 10 s by default.
     pub grace: Duration,
-    /// How often a program that failed is started again for one job; 3 by default. One that something else starts is not.
+    /// Maximum number of restarts after failures in one job. Default: 3. An externally started program is not restarted.
     pub restarts: u32,
     /// Most bytes in a job's folder; 16 models and 1 GiB by default.
     pub folder_max_bytes: Option<u64>,
@@ -56,7 +56,7 @@ pub enum WrongProgram {
     /// It is not known how many processes to start.
     #[error("the number of processes must be 1 to {MOST_PROCESSES}, or a command that prints it; {command:?} {got}")]
     Processes {
-        /// What was asked.
+        /// The command that determines the number of processes.
         command: String,
         /// What became of it.
         got: String,
@@ -101,7 +101,7 @@ impl Program {
         self.processes.trim().parse::<u64>().map_or(Ok(()), |_| self.count(&self.processes).map(drop))
     }
 
-    /// The line for the shell. `ask` runs another line, and returns what it printed, or what became of it.
+    /// The shell command line. `ask` runs another command, and returns its output, or a description of its failure.
     pub(super) fn command_line(
         &self,
         ask: impl FnOnce(&str) -> Result<String, String>,
@@ -132,7 +132,7 @@ impl Program {
     }
 }
 
-/// A shell with a line, which sees nothing of this process's own settings: tokens among them.
+/// A shell with a command line, without this process's `TRIBUTARY_` variables, which may contain tokens.
 pub(super) fn shell(line: &str) -> Command {
     let mut shell = Command::new("sh");
     shell.args(["-c", line]);

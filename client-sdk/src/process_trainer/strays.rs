@@ -1,4 +1,4 @@
-//! Processes that a program left behind, also those that left its process group.
+//! Processes left behind by a program, including those outside its process group.
 
 use std::io;
 use std::path::Path;
@@ -12,9 +12,10 @@ use super::job_folder::{JOB_VARIABLE, JOBS_VARIABLE};
 const LOOKS: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Kills every process that has this folder, or one below it, as its job's or as that of all jobs, until there is none.
+/// Kills all processes whose job folder, or folder of all jobs, is this folder or one below it. Fails if some remain after
+/// several attempts.
 ///
-/// Linux tells who they are; elsewhere a process that left its group is not found.
+/// Linux only. On other systems, processes outside the group are missed.
 pub(super) fn end_all(folder: &Path) -> io::Result<()> {
     for _ in 0..LOOKS {
         let left = find(folder);
@@ -52,7 +53,7 @@ pub(super) fn find(folder: &Path) -> Vec<Pid> {
             if own {
                 return false;
             }
-            // Those of others cannot be read, nor those that have ended.
+            // Fails for processes of other users and for ended processes.
             let variables = std::fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).unwrap_or_default();
             variables.split(|byte| *byte == 0).any(is_wanted)
         })

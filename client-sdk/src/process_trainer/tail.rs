@@ -1,4 +1,4 @@
-//! The end of what a program says.
+//! The end of a program's output.
 
 use std::collections::VecDeque;
 use std::io::Read;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// Bytes that are kept of each stream.
 const KEPT: usize = 4096;
-/// How long a stream is waited for whose program has ended: somebody else may have it, too.
+/// Time to wait for the end of a stream after its program has ended: another process may hold it open.
 const END: Duration = Duration::from_secs(1);
 
 /// The last bytes of a stream, which is read to its end on a thread of its own, however long it is.
@@ -53,7 +53,7 @@ impl Tail {
         self.0.ended.notify_all();
     }
 
-    /// As text without what would steer a terminal; of a program that has ended.
+    /// The output of an ended program as text, without terminal control characters.
     pub(super) fn text(&self) -> String {
         let read = self.0.read.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.0.ended.wait_timeout_while(read, END, |read| !read.has_ended);

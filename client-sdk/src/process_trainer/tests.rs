@@ -89,7 +89,7 @@ impl Clock for Hasty {
     }
 }
 
-/// A clock of a machine that has just begun to count, so that folders are numbered from 1.
+/// A clock whose wall time is constant, so that folders are numbered from 1.
 struct Beginning(SystemClock);
 
 impl Clock for Beginning {
@@ -303,7 +303,7 @@ fn a_line_is_asked_for_its_output_and_not_waited_for_without_end() {
     assert_eq!(ask("sleep 1000", &hasty, &cancel), Err("has not ended within 30 s".to_owned()));
     cancel.cancel();
     assert!(ask("sleep 1000", &clock, &cancel).unwrap_err().contains("nobody waits"));
-    // They are killed beside.
+    // They are killed, too.
     while !strays::find(&site.folder.path().canonicalize().unwrap()).is_empty() {
         std::thread::sleep(LOOK);
     }
@@ -390,7 +390,7 @@ fn a_pause_and_a_kill_lose_what_is_not_in_the_checkpoint_alone() {
     let ends = || Program::new(line(&[step, COPY, TRAINED, RESULT]));
     site.train(ends()).unwrap();
     assert_eq!(std::fs::read_to_string(&steps).unwrap(), "x\nx\n");
-    // Killed before the update was kept: what was trained is read again, and nothing is trained.
+    // Killed before the update was kept: the stored result is read again, without another training.
     site.train(ends()).unwrap();
     assert_eq!(std::fs::read_to_string(&steps).unwrap(), "x\nx\n");
     // Another job removes what this one left.
@@ -421,7 +421,7 @@ fn one_trainer_works_in_a_folder() {
     assert!(told.to_string().contains("another trainer works in"), "{told}");
 }
 
-/// Run with `--run-ignored only`, in a release build: what a job costs beside its program, at ten million parameters.
+/// Run with `--run-ignored only`, in a release build: the overhead of a job at ten million parameters.
 #[test]
 #[ignore = "a measurement"]
 fn what_the_folder_costs() {

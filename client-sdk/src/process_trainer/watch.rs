@@ -25,7 +25,7 @@ pub(super) enum End {
     Stalled(Duration),
     /// The device's conditions no longer hold.
     Paused,
-    /// Nobody waits for the result.
+    /// The result is no longer wanted.
     Cancelled,
     /// The folder holds so many bytes.
     FolderTooLarge(u64),
@@ -89,14 +89,14 @@ impl Watch<'_> {
     }
 }
 
-/// The lines of `progress.jsonl` that were told.
+/// Number of reported lines of `progress.jsonl`.
 #[derive(Default)]
 struct ProgressLines {
     read: u64,
 }
 
 impl ProgressLines {
-    /// Tells the newest line, if there is a new one.
+    /// Reports the newest line, if there is a new one.
     fn tell(&mut self, folder: &JobFolder, tell: &mut (dyn FnMut(&ProgramEvent) + Send)) -> bool {
         let Some(lines) = self.new_lines(folder) else { return false };
         let progress = lines.lines().rev().find_map(|line| serde_json::from_str::<Progress>(line).ok());

@@ -1,18 +1,19 @@
-//! The trainer that calls the app.
+//! A trainer that calls the app.
 
 use std::borrow::Cow;
 use std::time::Duration;
 
 use learning::{Adapters, MetricValue, Parameters, Table};
 
-use super::job::{Answer, Answered, Job, PAUSE_GRACE, no_model, rests};
-use super::manner::{Abilities, Manner};
+use super::jobs::job::{Answer, Answered, Job, PAUSE_GRACE, no_model, rests};
+use super::jobs::manner::{Abilities, Manner};
 use crate::trainer::{Constraints, Trained, Trainer, TrainerError, TrainingJob};
 
-/// A trainer that gives each job to a function, which answers it before it returns: for [`Driven`](crate::participant::Driven). A
-/// function that returns without an answer gives the round up, unless [`Checkpoints::should_pause`](crate::Checkpoints::should_pause)
-/// and a checkpoint was saved: then it is called again, and goes on. It evaluates nothing: the metrics in an answer count as
-/// [`Answer::finish`] says.
+/// A trainer for [`Driven`](crate::participant::Driven) that passes each job to a function, which answers it before it
+/// returns. A return without an answer abandons the round, unless
+/// [`Checkpoints::should_pause`](crate::Checkpoints::should_pause) is set and a checkpoint was saved: then the function
+/// is called again and resumes. The trainer does not evaluate models: metrics in an answer count as [`Answer::finish`]
+/// describes.
 pub struct Called<F> {
     call: F,
     examples: u64,
@@ -20,12 +21,12 @@ pub struct Called<F> {
 }
 
 impl<F: FnMut(Job) + Send> Called<F> {
-    /// `examples` is the number of training examples that it has.
+    /// `examples`: the number of training examples of the device.
     pub fn new(examples: u64, call: F) -> Self {
         Self { call, examples, abilities: Abilities::default() }
     }
 
-    /// Says what the function can do beside training a model as a plan says.
+    /// Declares the function's capabilities beyond training by a plan.
     #[must_use]
     pub fn with_abilities(self, abilities: Abilities) -> Self {
         Self { abilities, ..self }

@@ -1,4 +1,4 @@
-//! The trainer that hands jobs over.
+//! A trainer that hands jobs to the app's threads.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -8,16 +8,17 @@ use std::time::Duration;
 
 use learning::{Adapters, MetricValue, Parameters, Table};
 
-use super::job::{Answer, Answered, Job, PAUSE_GRACE, no_model, rests};
-use super::manner::{Abilities, Manner};
+use super::jobs::job::{Answer, Answered, Job, PAUSE_GRACE, no_model, rests};
+use super::jobs::manner::{Abilities, Manner};
 use super::said::{Said, Switches};
 use crate::trainer::{Constraints, Trained, Trainer, TrainerError, TrainingJob};
 
-/// How soon a job that nobody needs any more is given up.
+/// Interval at which abandoned jobs are detected.
 const CANCEL_CHECK: Duration = Duration::from_millis(20);
 
-/// A trainer that hands each job over and waits for the answer. At a pause a job is taken back once it has saved a checkpoint, or its time
-/// to do so is over. It evaluates nothing: the metrics in an answer count as [`Answer::finish`] says.
+/// A trainer that hands over each job and waits for the answer. During a pause a job is withdrawn once it has saved a
+/// checkpoint, or after its time limit. The trainer does not evaluate models: metrics in an answer count as
+/// [`Answer::finish`] describes.
 pub(super) struct HandedOver {
     say: Sender<Said>,
     switches: Arc<Switches>,
@@ -41,7 +42,7 @@ impl HandedOver {
                 Err(RecvTimeoutError::Timeout) if job.cancel.is_cancelled() => {
                     return Err(TrainerError::failed("nobody waits for the result any more"));
                 }
-                // The app gets the job again, with what it saved last; if it has saved nothing, the round is given up.
+                // The app gets the job again with its last checkpoint. Without one, the round is abandoned.
                 Err(RecvTimeoutError::Timeout) if job.checkpoints.must_pause() => {
                     taken_back.take();
                     // The app may have answered just before, and that answer was accepted.
@@ -118,7 +119,7 @@ mod tests {
     use super::*;
     use crate::checkpoints::{Checkpoints, Keep, NotKept};
 
-    /// An app that answers its job in the moment in which it is taken back.
+    /// An app that answers its job at the moment of its withdrawal.
     struct InTheLastMoment(Mutex<Receiver<Said>>);
 
     impl Keep for InTheLastMoment {

@@ -1,5 +1,5 @@
-//! An app's own HTTP client, in languages whose clients answer later and on threads of their own: it is told to begin a request, and puts
-//! what comes back into an [`Exchange`].
+//! The app's own HTTP client, for languages with asynchronous clients: the client starts a request and writes the
+//! response to an [`Exchange`].
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,17 +12,17 @@ use tokio::sync::Notify;
 use crate::identity::Identity;
 use crate::transport::{Carrier, HttpAnswer, Pieces, TransportError};
 
-/// Bytes of an answer that wait to be read, beyond which more have to wait.
+/// Maximum number of buffered bytes of a response.
 const ROOM: usize = 1 << 20;
 
-/// A request as an app's client sends it.
+/// A request for the app's client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutgoingRequest {
     /// `GET`, `POST` or `PUT`.
     pub method: String,
-    /// Path and query; the coordinator's address comes before it.
+    /// Path and query, relative to the coordinator's address.
     pub path: String,
-    /// Names in lower case, and values.
+    /// Lower-case names, and values.
     pub headers: Vec<(String, String)>,
     pub body: Bytes,
 }
@@ -37,21 +37,21 @@ impl From<http::Request<Bytes>> for OutgoingRequest {
     }
 }
 
-/// An HTTP client of the app's own.
+/// The app's HTTP client.
 pub trait HttpClient: Send + Sync {
-    /// Begins to send a request to the coordinator, and returns at once. The answer is put into `exchange`, from any thread; dropped
-    /// without one, the request counts as lost.
+    /// Starts a request to the coordinator without blocking. The client writes the response to `exchange`, from any
+    /// thread. If `exchange` is dropped without a response, the request counts as lost.
     fn begin(&self, request: OutgoingRequest, exchange: Exchange);
 
-    /// Shows this certificate in the handshake of TLS from now on: the chain in PEM, and its key in PKCS #8 (DER). Not called where requests
-    /// are signed.
+    /// Uses this client certificate in TLS handshakes from now on: the chain in PEM, and its key in PKCS #8 (DER). Not
+    /// called if requests are signed.
     ///
     /// # Errors
-    /// [`TransportError::Protocol`] if it cannot: the participant ends.
+    /// [`TransportError::Protocol`] if the client cannot use the certificate: the participant ends.
     fn identify(&self, certificate_pem: &str, key_pkcs8: &[u8]) -> Result<(), TransportError>;
 }
 
-/// An app's client as the transport uses it.
+/// Adapter of the app's client to the transport.
 pub struct OverClient<C>(pub C);
 
 #[async_trait]
@@ -73,7 +73,7 @@ impl<C: HttpClient> Carrier for OverClient<C> {
     }
 }
 
-/// What an app says of an answer.
+/// A part of a response.
 enum Said {
     Head(http::Response<()>),
     Piece(Bytes),
@@ -81,24 +81,24 @@ enum Said {
     Failed(TransportError),
 }
 
-/// Between the app, which says, and the participant, which hears.
+/// The state shared by the app, which writes, and the participant, which reads.
 #[derive(Default)]
 struct Line {
     state: Mutex<Waiting>,
-    /// The app has said something: the participant is to look.
+    /// Notifies the participant of new parts.
     news: Notify,
-    /// Something was heard, or nobody listens any more.
+    /// Notifies the app that a part was read or the participant no longer reads.
     room: Condvar,
 }
 
 #[derive(Default)]
 struct Waiting {
     said: VecDeque<Said>,
-    /// Of the pieces in it.
+    /// Number of buffered body bytes.
     bytes: usize,
-    /// The last word was said.
+    /// The response has ended.
     is_complete: bool,
-    /// Nobody listens any more.
+    /// The participant no longer reads.
     is_over: bool,
 }
 
@@ -107,7 +107,7 @@ impl Line {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether anybody still listens. Nothing follows the last word.
+    /// Whether the participant still reads. Nothing follows the end.
     fn say(&self, said: Said) -> bool {
         let mut state = self.state();
         if state.is_over || state.is_complete {
@@ -135,13 +135,13 @@ impl Line {
     }
 }
 
-/// Takes the answer to one request. All methods may be called from any thread.
+/// Receives the response to one request. All methods may be called from any thread.
 pub struct Exchange {
     line: Arc<Line>,
 }
 
 impl Exchange {
-    /// The head of the answer, before its body: its status, and its headers. Returns whether the answer is still wanted.
+    /// The head of the response: status and headers. Returns whether the response is still wanted.
     pub fn head(&self, status: u16, headers: impl IntoIterator<Item = (String, String)>) -> bool {
         match head_of(status, headers) {
             Ok(head) => self.line.say(Said::Head(head)),
@@ -152,12 +152,12 @@ impl Exchange {
         }
     }
 
-    /// The next bytes of the body. Returns whether more are wanted: if not, the client may cancel the request.
+    /// The next bytes of the body. Returns whether more are wanted; otherwise the client may cancel the request.
     pub fn piece(&self, bytes: impl Into<Bytes>) -> bool {
         self.line.say(Said::Piece(bytes.into()))
     }
 
-    /// Waits until there is room for another piece; before one that may wait, so that a large answer is not kept whole.
+    /// Waits until there is room for another piece, so that a large response is not buffered completely.
     pub fn wait_for_room(&self) {
         let state = self.line.state();
         let is_full = |state: &mut Waiting| state.bytes > ROOM && !state.is_over;
@@ -169,13 +169,13 @@ impl Exchange {
         self.line.say(Said::End);
     }
 
-    /// There is no answer, or no more of it.
+    /// The request failed, or the response is incomplete.
     pub fn fail(&self, reason: impl Into<String>) {
         let reason: String = reason.into();
         self.line.say(Said::Failed(TransportError::unreachable(reason)));
     }
 
-    /// Whether nobody waits for the answer any more: the client may cancel the request.
+    /// Whether the response is no longer wanted, so that the client may cancel the request.
     #[must_use]
     pub fn is_over(&self) -> bool {
         let state = self.line.state();
@@ -197,7 +197,7 @@ fn head_of(
     headers.into_iter().fold(head, |head, (name, value)| head.header(name, value)).body(())
 }
 
-/// The participant's end of the line.
+/// The participant's end of the exchange.
 struct Coming {
     line: Arc<Line>,
     is_at_end: bool,

@@ -7,10 +7,10 @@ use crate::journal::JournalError;
 /// The device's key store as an app offers it: Android's, a keychain, a secure element. It keeps two secrets of one
 /// journal, each under its name (`KEY`, `GENERATION`); no backup may restore them to an earlier state.
 pub trait KeyStore: Send + Sync {
-    /// The bytes that were last saved under this name; `None` if none ever were.
+    /// The bytes last saved under this name; `None` before the first save.
     ///
     /// # Errors
-    /// [`JournalError`] if they cannot be read. A store that was emptied or is locked must not report `None`.
+    /// [`JournalError`] if they cannot be read. An emptied or locked store must not report `None`.
     fn load(&self, name: &str) -> Result<Option<Zeroizing<Vec<u8>>>, JournalError>;
 
     /// Replaces them. Once this returns, they survive a crash.

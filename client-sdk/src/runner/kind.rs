@@ -1,19 +1,19 @@
-//! Errors by what an app can do about them, for languages that tell errors by a type or a number.
+//! Error categories, for languages that distinguish errors by type or number.
 
 use crate::participant::{BuildError, ParticipantError};
 
-/// What an app can do about an error; the error's text says it in words.
+/// What an app can do about an error. The error's text explains it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A setting is missing or cannot be used.
     Settings,
-    /// The participant is not enrolled, was revoked, has expired, or its authority was replaced: it needs a token.
+    /// The participant is not enrolled, was revoked, has expired, or its CA was replaced: it needs a token.
     Enrollment,
     /// The journal cannot be used.
     Journal,
     /// The participant's thread panicked.
     Defect,
-    /// Anything else, such as what a coordinator refuses for good.
+    /// Any other error, such as a permanent rejection by the coordinator.
     Other,
 }
 

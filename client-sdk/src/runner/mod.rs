@@ -1,8 +1,8 @@
-//! The ready runner: a participant on a thread of its own, whose jobs the app asks for.
+//! A participant on its own thread, from which the app takes jobs.
 //!
-//! For apps that would rather ask than be called, and the base of the SDKs for other languages. The runner starts one
-//! thread with a tokio runtime; an app with a runtime of its own, or without threads to spare, polls a
-//! [`Participant`] instead.
+//! This is the base of the SDKs for other languages, and suits apps that prefer polling to callbacks. The runner starts
+//! one thread with a tokio runtime. An app with its own runtime, or without spare threads, polls a [`Participant`]
+//! instead.
 //!
 //! ```no_run
 //! # use std::time::Duration;
@@ -30,16 +30,14 @@ pub mod asked;
 mod called;
 mod handed_over;
 mod http_client;
-mod job;
+mod jobs;
 mod key_store;
 mod kind;
-mod manner;
 mod options;
 #[cfg(feature = "models")]
 mod ready;
 mod said;
 mod stored;
-mod update;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -53,37 +51,36 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 pub use self::called::Called;
 use self::handed_over::HandedOver;
 pub use self::http_client::{Exchange, HttpClient, OutgoingRequest, OverClient};
-pub use self::job::{Answer, Job, Overdue};
+pub use self::jobs::job::{Answer, Job, Overdue};
+pub use self::jobs::manner::{Abilities, Manner};
+pub use self::jobs::update::{UpdateError, check_update, checked_rows};
 pub use self::key_store::KeyStore;
 pub use self::kind::Kind;
-pub use self::manner::{Abilities, Manner};
 pub use self::options::Options;
 #[cfg(feature = "models")]
 pub use self::ready::{labelled, train_ready};
 pub use self::said::End;
 use self::said::{Ending, Said, Switches};
-pub use self::update::{UpdateError, check_update, checked_rows};
 use crate::conditions::{Conditions, DeviceState, Readiness};
-use crate::participant::builder::Report;
-use crate::participant::{BuildError, Builder, Participant, ParticipantError, Progress};
+use crate::participant::{BuildError, Builder, Participant, ParticipantError, Progress, Report};
 
-/// How often a participant looks whether its pause is over, although it is told.
+/// Interval at which a paused participant checks for the end of the pause, in addition to notifications.
 const PAUSE_CHECK: Duration = Duration::from_secs(60);
-/// Time for a training that nobody stopped, once the participant has ended.
+/// Time limit of an unfinished training after the participant has ended.
 const LAST_WORK: Duration = Duration::from_secs(1);
 
-/// What an app that asked for work got.
+/// The result of waiting for a job.
 #[derive(Debug)]
 pub enum Next {
-    /// A model to train, or an analysis to give rows for.
+    /// A model to train, or an analysis to answer with rows.
     Job(Box<Job>),
-    /// Nothing yet: ask again.
+    /// No job within the limit; call again.
     Waiting,
-    /// The participant has ended; asking again gets the same.
+    /// The participant has ended; further calls return the same.
     Ended(End),
 }
 
-/// Sent to the participant's thread.
+/// A command to the participant's thread.
 enum Ask {
     Do(Box<dyn FnOnce(&Participant) + Send>),
     LookAtConditions,
@@ -92,7 +89,7 @@ enum Ask {
     Leave,
 }
 
-/// A participant on a thread of its own. Dropping it stops the participant without waiting; [`Runner::close`] waits.
+/// A participant on its own thread. Dropping it stops the participant without waiting; [`Runner::close`] waits.
 pub struct Runner {
     asks: UnboundedSender<Ask>,
     said: Mutex<Receiver<Said>>,
@@ -101,7 +98,7 @@ pub struct Runner {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// The app's conditions, and its switch.
+/// The app's device conditions and its pause switch.
 struct Pausable {
     switches: Arc<Switches>,
     conditions: Box<dyn Conditions>,
@@ -117,15 +114,15 @@ impl Conditions for Pausable {
 }
 
 impl Runner {
-    /// Builds the participant and starts it. The builder needs everything but a trainer; one that it has is replaced.
+    /// Builds and starts the participant. Replaces a trainer of the builder.
     ///
     /// # Errors
-    /// [`BuildError`], also if no thread can be had ([`BuildError::Thread`]).
+    /// [`BuildError`], also if the thread cannot be started ([`BuildError::Thread`]).
     pub fn start(builder: Builder) -> Result<Self, BuildError> {
         Self::start_with(builder, Abilities::default())
     }
 
-    /// The same for an app that can do more than train a model as a plan says.
+    /// The same for an app with capabilities beyond training by a plan.
     ///
     /// # Errors
     /// As for [`Self::start`].
@@ -149,7 +146,7 @@ impl Runner {
                 runtime.block_on(attend(participant, asked, &say, &ends));
             }));
             if attended.is_err() {
-                // Why is on stderr; a participant that had ended before keeps its end.
+                // The reason is on stderr. A participant that has already ended keeps its outcome.
                 ends.put(Err(ParticipantError::Panicked));
                 let _ = say.send(Said::Ended);
             }
@@ -159,9 +156,9 @@ impl Runner {
         Ok(Self { asks, said: said.into(), ending, switches, thread: Some(thread).into() })
     }
 
-    /// The next job, waiting for `limit` at most. A job that nobody waits for any more is skipped.
+    /// The next job, after waiting for at most `limit`. Skips jobs that are no longer wanted.
     ///
-    /// Threads may ask at the same time; each job is given to one of them.
+    /// Several threads may wait; each job goes to one of them.
     pub fn next(&self, limit: Duration) -> Next {
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(end) = self.end() {
@@ -171,26 +168,26 @@ impl Runner {
             Ok(Said::Job(job)) if job.answer.is_overdue() => Next::Waiting,
             Ok(Said::Job(job)) => Next::Job(job),
             Err(RecvTimeoutError::Timeout) => Next::Waiting,
-            // A thread that is gone without a word has panicked.
+            // The thread ended without an outcome, so it has panicked.
             Ok(Said::Ended) | Err(RecvTimeoutError::Disconnected) => {
                 Next::Ended(self.end().unwrap_or(Err(ParticipantError::Panicked)))
             }
         }
     }
 
-    /// How the participant ended, once it has.
+    /// The outcome, once the participant has ended.
     #[must_use]
     pub fn end(&self) -> Option<End> {
         self.ended_within(Duration::ZERO)
     }
 
-    /// How the participant ended, waiting for `limit` at most. Who waits for a job meanwhile is not in the way.
+    /// The outcome, after waiting for at most `limit`. Does not block threads that wait for a job.
     #[must_use]
     pub fn ended_within(&self, limit: Duration) -> Option<End> {
         self.ending.within(limit)
     }
 
-    /// Asks the participant something, between two of its steps; also after its end. `None` once the runner is closed.
+    /// Runs a query on the participant, between two of its steps; also after its end. `None` once the runner is closed.
     pub fn ask<T: Send + 'static>(&self, question: impl FnOnce(&Participant) -> T + Send + 'static) -> Option<T> {
         let (answer, answered) = channel();
         let put = Box::new(move |participant: &Participant| drop(answer.send(question(participant))));
@@ -198,27 +195,27 @@ impl Runner {
         answered.recv().ok()
     }
 
-    /// Lets the participant rest, until [`Self::resume`]: it sends nothing. A job under way should pause
-    /// ([`Checkpoints::should_pause`](crate::Checkpoints::should_pause)): once it has saved a checkpoint, or in ten seconds, it is taken back,
-    /// and handed out again when it goes on, if its round still waits. If it has saved none by then, its round is given up, as is
-    /// any other whose update is not made.
+    /// Pauses the participant until [`Self::resume`]: it sends nothing. A job in progress should pause
+    /// ([`Checkpoints::should_pause`](crate::Checkpoints::should_pause)). Once it has saved a checkpoint, or after ten
+    /// seconds, it is withdrawn, and issued again after the pause if its round still waits. Without a checkpoint its
+    /// round is abandoned, as is any other round without a finished update.
     pub fn pause(&self) {
         self.set_paused(true);
     }
 
-    /// Ends a pause: the participant checks in again at once.
+    /// Ends a pause: the participant checks in immediately.
     pub fn resume(&self) {
         self.set_paused(false);
     }
 
-    /// Has the participant look at the app's conditions now, because they have changed.
+    /// Makes the participant check the app's conditions now, after a change.
     pub fn conditions_changed(&self) {
-        // A thread that is gone has nothing to give up.
+        // An ended thread has nothing to abandon.
         let _ = self.asks.send(Ask::LookAtConditions);
     }
 
-    /// Reports the device's state to the builder's [`DeviceConditions`](crate::conditions::DeviceConditions), which are looked at
-    /// at once. From now on this counts, not what the builder was given.
+    /// Reports the device state to the builder's [`DeviceConditions`](crate::conditions::DeviceConditions), which are
+    /// checked immediately. This state replaces the builder's callback from now on.
     pub fn set_device(&self, state: DeviceState) {
         *self.switches.device.lock().unwrap_or_else(PoisonError::into_inner) = Some(state);
         self.conditions_changed();
@@ -229,19 +226,19 @@ impl Runner {
         self.conditions_changed();
     }
 
-    /// The number of training examples that the participant tells the coordinator from the next check-in on.
+    /// The number of training examples that the participant reports from the next check-in on.
     pub fn set_examples(&self, examples: u64) {
         self.switches.examples.store(examples, Ordering::Relaxed);
     }
 
-    /// Tells the participant to stop, and returns at once: [`Self::next`] says when it has.
+    /// Stops the participant without waiting. [`Self::next`] returns its outcome.
     pub fn stop(&self) {
-        // A thread that is gone has stopped.
+        // The thread has already ended.
         let _ = self.asks.send(Ask::Stop);
     }
 
-    /// Stops the participant and waits for its end, a few seconds at most while a request is under way, and for its thread. Nothing
-    /// answers what is asked afterwards.
+    /// Stops the participant and waits for its end (at most a few seconds during a request) and for its thread. Later
+    /// queries return nothing.
     pub fn close(&self) -> End {
         self.stop();
         let end = loop {
@@ -252,14 +249,14 @@ impl Runner {
         let _ = self.asks.send(Ask::Leave);
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            // Why it panicked is on stderr.
+            // The reason of the panic is on stderr.
             let _ = thread.join();
         }
         end
     }
 }
 
-/// Runs the participant, and answers what is asked, until there is nobody to ask.
+/// Runs the participant and its queries until the runner is gone.
 async fn attend(mut participant: Participant, mut asked: UnboundedReceiver<Ask>, say: &Sender<Said>, ending: &Ending) {
     let long = Duration::from_secs(3600);
     let end = loop {
@@ -276,7 +273,7 @@ async fn attend(mut participant: Participant, mut asked: UnboundedReceiver<Ask>,
         }
     };
     ending.put(end);
-    // Nobody listens to a runner that was dropped.
+    // A dropped runner does not receive the outcome.
     let _ = say.send(Said::Ended);
     while let Some(ask) = asked.recv().await {
         match ask {

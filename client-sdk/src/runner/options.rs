@@ -1,4 +1,4 @@
-//! A participant's settings as data, for SDKs of other languages and for apps with a configuration file.
+//! A participant's settings as data, for the language bindings and for apps with a configuration file.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,20 +11,20 @@ use task_spec::Attributes;
 use wire::audit::AuditKey;
 use zeroize::{Zeroize as _, Zeroizing};
 
+use super::jobs::manner::Abilities;
 use super::key_store::KeyStore;
-use super::manner::Abilities;
 use super::stored::Stored;
 use crate::clock::SystemClock;
 use crate::conditions::{DeviceConditions, DeviceState};
 use crate::journal::{FileJournal, JournalFiles, JournalKey, refuse_sealed};
 use crate::participant::{BuildError, Builder, Participant, ParticipantError, SecurityPolicy};
 use crate::privacy::PrivacyPolicy;
-#[cfg(feature = "https")]
-use crate::transport::ServerRoots;
 use crate::transport::address::authority;
 use crate::transport::{Carrier, HttpTransport, RequestSigner};
+#[cfg(feature = "https")]
+use crate::transport::{Proxy, ServerRoots};
 
-/// The settings of a [`Builder`] under the same names, read from JSON. Unknown keys are refused.
+/// The settings of a [`Builder`] under the same names, read from JSON. Unknown keys are rejected.
 ///
 /// ```
 /// # use client_sdk::runner::Options;
@@ -44,7 +44,7 @@ pub struct Options {
     /// [`Builder::enrollment_token`].
     #[serde(default)]
     pub token: Option<String>,
-    /// Folder of the journal ([`JournalFiles`]); made if it is not there.
+    /// Folder of the journal ([`JournalFiles`]); created if missing.
     pub journal: PathBuf,
     /// File of the journal's key; default: the folder's name with `.key`.
     #[serde(default)]
@@ -85,13 +85,17 @@ pub struct Options {
     /// [`Builder::coordinator_keys`].
     #[serde(default)]
     pub coordinator_keys: Vec<AuditKey>,
-    /// [`Builder::signed_requests`], believing in what the device believes in, or in `balancer_ca_pem`. Over a client of the app's own
-    /// ([`Options::transport`]) that client says whom it believes.
+    /// [`Builder::signed_requests`], with the trust store of the device or `balancer_ca_pem`. An app's own client
+    /// ([`Options::transport`]) decides on trust itself.
     #[serde(default)]
     pub signed_requests: bool,
-    /// The authority of the balancer's certificate.
+    /// CA of the balancer's certificate.
     #[serde(default)]
     pub balancer_ca_pem: Option<String>,
+    /// [`Builder::proxy`]. An app's own client ([`Options::transport`]) has a setting of its own.
+    #[cfg(feature = "https")]
+    #[serde(default)]
+    pub proxy: Proxy,
     /// [`Builder::secure_aggregation`].
     #[serde(default)]
     pub secure_aggregation: SecurityPolicy,
@@ -104,7 +108,7 @@ pub struct Options {
     /// [`Builder::keep_models`].
     #[serde(default)]
     pub keep_models: Option<bool>,
-    /// [`Builder::device_conditions`]; the state comes with [`Runner::set_device`](super::Runner::set_device).
+    /// [`Builder::device_conditions`]; [`Runner::set_device`](super::Runner::set_device) reports the state.
     #[serde(default)]
     pub device_conditions: Option<DeviceConditions>,
     /// [`Builder::checkpoint_every`], in milliseconds.
@@ -130,7 +134,7 @@ impl Options {
         }
     }
 
-    /// Opens the journal, and sets all the rest. Only a trainer is missing.
+    /// Opens the journal and applies all settings. Only a trainer is missing.
     ///
     /// # Errors
     /// [`BuildError`] if the journal cannot be opened.
@@ -139,7 +143,7 @@ impl Options {
         Ok(self.with_journal(journal))
     }
 
-    /// The same with the journal's key and generation in the device's key store, where a key is made if there is none.
+    /// The same with the journal's key and generation in the device's key store, where a missing key is created.
     ///
     /// # Errors
     /// [`BuildError`] if the journal cannot be opened, or if the options name files for the two as well.
@@ -148,10 +152,11 @@ impl Options {
         Ok(self.with_journal(journal))
     }
 
-    /// Opens the journal alone, for an app that uses a model while no participant runs ([`Model::load_of`](crate::Model::load_of)).
+    /// Opens only the journal, for an app that uses a model without a participant
+    /// ([`Model::load_of`](crate::Model::load_of)).
     ///
     /// # Errors
-    /// [`BuildError`] if the journal cannot be opened, such as while a participant has it.
+    /// [`BuildError`] if the journal cannot be opened, for example because a participant has it open.
     pub fn journal(&self) -> Result<FileJournal, BuildError> {
         let beside = JournalFiles::beside(&self.journal);
         let files = JournalFiles {
@@ -177,7 +182,7 @@ impl Options {
         Ok(FileJournal::open(&self.journal, key, Stored(keys)).map_err(ParticipantError::from)?)
     }
 
-    /// Stored before anything is sealed with it; only if nothing is sealed with another.
+    /// Stored before anything is sealed with it, and only if nothing is sealed with another key.
     fn make_key(&self, keys: &dyn KeyStore) -> Result<JournalKey, BuildError> {
         let gone = || "the device's key store has no key".to_owned();
         refuse_sealed(&self.journal, gone).map_err(ParticipantError::from)?;
@@ -187,11 +192,11 @@ impl Options {
         Ok(JournalKey::new(key))
     }
 
-    /// The transport over an HTTP client of the app's own, for [`Builder::transport`]: with `signed_requests` each request is signed, without it
-    /// the client shows the participant's certificate.
+    /// The transport over the app's own HTTP client, for [`Builder::transport`]. With `signed_requests` each request is
+    /// signed; otherwise the client presents the participant's certificate.
     ///
     /// # Errors
-    /// [`BuildError`] if the server's address is none.
+    /// [`BuildError`] if the server's address is invalid.
     pub fn transport<C: Carrier>(&self, client: C) -> Result<HttpTransport<C>, BuildError> {
         let server = authority(&self.server)?;
         if !self.signed_requests {
@@ -220,6 +225,10 @@ impl Options {
         }
         if let Some(pem) = self.members_ca_pem.take() {
             builder = builder.members_ca_pem(pem);
+        }
+        #[cfg(feature = "https")]
+        {
+            builder = builder.proxy(std::mem::take(&mut self.proxy));
         }
         #[cfg(feature = "https")]
         if self.signed_requests {

@@ -1,17 +1,17 @@
-//! The ready models for apps in other languages: the app gives rows, and the task says which model it is.
+//! The ready models for apps in other languages: the app provides rows, and the task names the model.
 
 use learning::{MetricValue, Parameters};
 
-use super::manner::Manner;
-use super::update::UpdateError;
+use super::jobs::manner::Manner;
+use super::jobs::update::UpdateError;
 use crate::model_trainer::{Dataset, ModelTrainer};
 use crate::train::Device;
 use crate::trainer::{Purpose, Trained, Trainer as _, TrainerError, TrainingJob};
 
-/// Rows of `width` numbers, row after row, each with a class.
+/// Rows of `width` numbers, row by row, each with a class.
 ///
 /// # Errors
-/// [`UpdateError::Rows`] if there is none, or the numbers are not as many.
+/// [`UpdateError::Rows`] if there are no rows, or the number of values does not match.
 pub fn labelled(features: Vec<f32>, labels: Vec<u32>, width: usize) -> Result<Dataset, UpdateError> {
     if labels.is_empty() || labels.len().checked_mul(width) != Some(features.len()) {
         return Err(UpdateError::Rows { numbers: features.len(), rows: labels.len(), width });
@@ -19,12 +19,13 @@ pub fn labelled(features: Vec<f32>, labels: Vec<u32>, width: usize) -> Result<Da
     Ok(Dataset::Labelled { features, labels, width })
 }
 
-/// Trains the job's ready model on one core as its plan and `manner` say, beginning with `parameters`. With `held_out`, which are none of
-/// `rows`, a job of the shared model also says what the model that it begins with is worth: `loss` and `accuracy`.
+/// Trains the job's ready model on one core, by its plan and `manner`, starting from `parameters`. With `held_out`
+/// rows, which must not be in `rows`, a job of the shared model also returns `loss` and `accuracy` of the initial
+/// model.
 ///
 /// # Errors
-/// [`TrainerError::Paused`] if it saved a checkpoint and rests: the job comes again. Others if the examples do not fit the model, or
-/// the task names no ready model.
+/// [`TrainerError::Paused`] if it saved a checkpoint and pauses: the job is issued again. Other errors if the examples
+/// do not fit the model, or the task names no ready model.
 pub fn train_ready(
     rows: Dataset,
     held_out: Option<Dataset>,
@@ -34,7 +35,8 @@ pub fn train_ready(
 ) -> Result<Trained, TrainerError> {
     let nothing = Dataset::Labelled { features: Vec::new(), labels: Vec::new(), width: 1 };
     let mut trainer = ModelTrainer::new(rows, held_out.unwrap_or(nothing), Device::Cpu);
-    // Before it trains, so that rows which do not fit are told at once; after a pause not again in each slice, but at the end.
+    // Before training, so that rows that do not fit fail immediately. After a pause it is not repeated in each slice,
+    // but runs at the end.
     let is_fresh = !job.checkpoints.has_state();
     let mut measured = if is_fresh { measure(&mut trainer, parameters, job, manner)? } else { Vec::new() };
     let mut trained = manner.train(&mut trainer, parameters, job)?;
@@ -45,7 +47,7 @@ pub fn train_ready(
     Ok(trained)
 }
 
-/// What the shared model that a job begins with is worth on the trainer's held-out rows; nothing without any, and of another model.
+/// Quality of the shared initial model on the trainer's held-out rows; `None` without rows or for another model.
 fn measure(
     trainer: &mut ModelTrainer,
     parameters: &Parameters,

@@ -1,10 +1,10 @@
-//! What the participant's thread says, and what the app sets for it.
+//! Messages of the participant's thread, and state set by the app.
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::job::Job;
+use super::jobs::job::Job;
 use crate::conditions::DeviceState;
 use crate::participant::{Outcome, ParticipantError};
 
@@ -14,11 +14,11 @@ pub type End = Result<Outcome, ParticipantError>;
 /// Sent by the participant's thread.
 pub(super) enum Said {
     Job(Box<Job>),
-    /// Wakes who waits for a job; [`Ending`] says how.
+    /// Wakes a caller that waits for a job; [`Ending`] has the outcome.
     Ended,
 }
 
-/// How the participant ended, once it has. Whoever waits for it holds up nobody who waits for a job.
+/// The outcome, once the participant has ended. Waiting for it does not block callers that wait for a job.
 #[derive(Default)]
 pub(super) struct Ending {
     end: Mutex<Option<End>>,
@@ -26,13 +26,13 @@ pub(super) struct Ending {
 }
 
 impl Ending {
-    /// The first one counts.
+    /// Only the first outcome is stored.
     pub(super) fn put(&self, end: End) {
         self.end.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(end);
         self.is_there.notify_all();
     }
 
-    /// Waits for it, `limit` at most.
+    /// Waits for at most `limit`.
     pub(super) fn within(&self, limit: Duration) -> Option<End> {
         let end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.is_there.wait_timeout_while(end, limit, |end| end.is_none());
@@ -41,11 +41,11 @@ impl Ending {
     }
 }
 
-/// What the app sets while the participant runs.
+/// State that the app sets while the participant runs.
 #[derive(Default)]
 pub(super) struct Switches {
     pub(super) paused: AtomicBool,
     pub(super) examples: AtomicU64,
-    /// As the app reported it here.
+    /// The device state, as reported by the app.
     pub(super) device: Mutex<Option<DeviceState>>,
 }

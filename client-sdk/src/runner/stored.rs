@@ -1,4 +1,4 @@
-//! The journal's key and generation, as a key store of the device holds them.
+//! The journal's key and generation in the device's key store.
 
 use std::io;
 use std::sync::Arc;

@@ -74,13 +74,19 @@ pub enum TrainError {
     /// A vector does not have the model's length.
     #[error(transparent)]
     WrongLength(#[from] WrongLength),
-    /// The inputs are not what the model can be asked about.
+    /// The inputs do not fit the model.
     #[error("the {kind} model takes {what}")]
     Inputs {
         kind: &'static str,
         /// What it takes, and what it got.
         what: String,
     },
+    /// The graph does not compute these sizes.
+    #[error(transparent)]
+    Graph(graph::GraphError),
+    /// A node of the graph cannot compute, or its result is not finite.
+    #[error("training stopped: {0}; lower the learning rate, and check the examples")]
+    Execution(String),
     /// A failure inside candle: out of memory, or a lost driver.
     #[error("the device failed: {0}")]
     #[cfg(feature = "candle")]

@@ -1,5 +1,7 @@
 //! Borrowed training data.
 
+use graph::Element;
+
 use super::error::TrainError;
 use crate::models::{Architecture, InputKind};
 
@@ -24,6 +26,48 @@ pub enum Examples<'a> {
         /// Length of a sequence, in characters.
         length: usize,
     },
+    /// Inputs of a graph, in its order, with targets.
+    Tensors {
+        /// For each input of the graph, the elements of all examples, one example after the other.
+        inputs: &'a [Column<'a>],
+        /// The targets of all examples.
+        targets: TargetColumn<'a>,
+        /// Number of examples.
+        count: usize,
+        /// Length of the sequences; 1 for a graph without.
+        length: usize,
+    },
+}
+
+/// An input of all examples.
+#[derive(Clone, Copy, Debug)]
+pub enum Column<'a> {
+    /// Floats.
+    F32(&'a [f32]),
+    /// Integers.
+    I64(&'a [i64]),
+    /// Integers of a smaller range, for an input of integers.
+    U32(&'a [u32]),
+}
+
+impl Column<'_> {
+    /// Type and number of its elements.
+    pub(super) fn size(&self) -> (Element, usize) {
+        match self {
+            Self::F32(values) => (Element::F32, values.len()),
+            Self::I64(values) => (Element::I64, values.len()),
+            Self::U32(values) => (Element::I64, values.len()),
+        }
+    }
+}
+
+/// The targets of all examples, one example after the other.
+#[derive(Clone, Copy, Debug)]
+pub enum TargetColumn<'a> {
+    /// A class or token for each prediction.
+    Classes(&'a [u32]),
+    /// A number for each output.
+    Numbers(&'a [f32]),
 }
 
 impl Examples<'_> {
@@ -33,6 +77,7 @@ impl Examples<'_> {
         match self {
             Self::Labelled { labels, .. } => labels.len(),
             Self::Text { inputs, length, .. } => inputs.len().checked_div(*length).unwrap_or_default(),
+            Self::Tensors { count, .. } => *count,
         }
     }
 
@@ -45,7 +90,7 @@ impl Examples<'_> {
     pub(super) fn length(&self) -> usize {
         match self {
             Self::Labelled { .. } => 1,
-            Self::Text { length, .. } => *length,
+            Self::Text { length, .. } | Self::Tensors { length, .. } => *length,
         }
     }
 
@@ -71,6 +116,7 @@ impl Examples<'_> {
             }
             (_, InputKind::Features(_)) => Err(TrainError::WrongKind { kind, needs: "rows of features with labels" }),
             (_, InputKind::Characters) => Err(TrainError::WrongKind { kind, needs: "sequences of characters" }),
+            (_, InputKind::Tensors) => Err(TrainError::WrongKind { kind, needs: "named inputs" }),
         }
     }
 }

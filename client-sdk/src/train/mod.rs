@@ -1,7 +1,7 @@
 //! The built-in trainer: local stochastic gradient descent on a named model, and its evaluation.
 //!
 //! On the CPU, models use the passes of `cpu`; on GPUs, candle (feature `candle`). candle's CPU backend is used only by
-//! an app that asks for it: its products use all cores, which is many times slower on a busy machine, and it allocates at
+//! an app that selects it: its products use all cores, which is many times slower on a busy machine, and it allocates at
 //! every step. A run on the CPU uses only
 //! the calling thread and gives the same bits for the same seed, binary and CPU, whatever the load; parallelism belongs
 //! across participants.
@@ -19,6 +19,7 @@ mod cpu;
 mod device;
 mod error;
 mod examples;
+mod graph;
 mod learner;
 mod scores;
 mod steering;
@@ -33,7 +34,8 @@ pub use self::adapted::{AdaptedBase, train_adapters};
 pub use self::config::{ConfigError, Sgd};
 pub use self::device::{Device, DeviceChoice, DeviceError};
 pub use self::error::TrainError;
-pub use self::examples::Examples;
+pub use self::examples::{Column, Examples, TargetColumn};
+pub use self::graph::{Derivative, verify_gradients};
 pub use self::scores::{Inputs, Predictor, Scores, scores};
 
 use self::batches::Batches;
@@ -91,7 +93,7 @@ pub fn train(
     train_while(architecture, start, examples, sgd, device, Constraints::default(), &mut |_| true)
 }
 
-/// [`train`] that keeps to `constraints` and may stop early: `go_on` is asked with the number of steps before each step but the
+/// [`train`] that keeps to `constraints` and may stop early: `go_on` is called with the number of steps before each step but the
 /// first, and what was done by then is what comes back.
 ///
 /// # Errors
@@ -163,7 +165,7 @@ impl Stepper for OnExamples<'_> {
     }
 }
 
-/// Lets `stepper` take every batch with its learning rate, as the steering says.
+/// Lets `stepper` take every batch with its learning rate, as the steering requires.
 fn run(
     plan: &TrainingPlan,
     start: &Parameters,
@@ -263,7 +265,17 @@ fn check(architecture: &Architecture, parameters: &Parameters, examples: &Exampl
     if architecture.layout()? != **parameters.layout() {
         return Err(TrainError::OtherModel { kind: architecture.kind() });
     }
-    examples.check(architecture)
+    check_examples(architecture, examples)
+}
+
+/// Checks that the examples fit the model.
+fn check_examples(architecture: &Architecture, examples: &Examples<'_>) -> Result<(), TrainError> {
+    match architecture {
+        Architecture::Graph(model) => graph::check(model, examples),
+        Architecture::Linear(_) | Architecture::Mlp(_) | Architecture::Cnn(_) | Architecture::Gru(_) => {
+            examples.check(architecture)
+        }
+    }
 }
 
 /// The model on its device, for steps in chunks of at most `batch` examples.
@@ -277,6 +289,11 @@ fn learner<'a>(
 ) -> Result<Box<dyn Learner + 'a>, TrainError> {
     match device {
         Device::Cpu => Ok(cpu::learner(architecture, start.values(), plan, examples, batch)),
+        // Graphs are computed on the CPU, whatever the device.
+        #[cfg(feature = "candle")]
+        Device::Candle(_) if matches!(architecture, Architecture::Graph(_)) => {
+            Ok(cpu::learner(architecture, start.values(), plan, examples, batch))
+        }
         #[cfg(feature = "candle")]
         Device::Candle(device) => Ok(Box::new(CandleLearner::new(architecture, start.values(), plan, device, batch)?)),
     }

@@ -1,4 +1,4 @@
-//! What a model says of inputs: the use of a model, as opposed to its training.
+//! Predictions of a model, as opposed to its training.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use super::device::Device;
 use super::error::TrainError;
 use super::examples::Examples;
 use super::learner::Learner;
-use super::{EVALUATION_BATCH, check, cpu, learner};
+use super::{EVALUATION_BATCH, check, check_examples, cpu, learner};
 use crate::models::{Architecture, InputKind};
 
-/// What a model is asked about.
+/// Inputs of a prediction.
 #[derive(Clone, Copy, Debug)]
 pub enum Inputs<'a> {
     /// Rows of the model's input length, one after the other, at least one.
@@ -120,11 +120,11 @@ impl Predictor {
     fn on_cpu(&mut self, inputs: Inputs<'_>) -> Result<Scores, TrainError> {
         let mut labels = Vec::new();
         let examples = examples(&self.architecture, inputs, &mut labels)?;
-        examples.check(&self.architecture)?;
+        check_examples(&self.architecture, &examples)?;
         let length = examples.length();
         let batch = match inputs {
             Inputs::Rows(_) => self.batch,
-            // Whoever asks chooses the length: memory is for the one sequence alone.
+            // The caller chooses the length, so memory is for one sequence only.
             Inputs::Characters(_) => 1,
         };
         if self.prepared.as_ref().is_none_or(|(of, _)| *of != length) {
@@ -162,6 +162,7 @@ fn examples<'a>(
         }
         (Inputs::Rows(_), InputKind::Characters) => Err(takes("characters, not rows of numbers".to_owned())),
         (Inputs::Characters(_), InputKind::Features(_)) => Err(takes("rows of numbers, not characters".to_owned())),
+        (_, InputKind::Tensors) => Err(takes("its inputs by name, not rows or characters".to_owned())),
     }
 }
 

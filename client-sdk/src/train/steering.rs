@@ -27,7 +27,7 @@ pub(crate) trait Steering {
     fn save(&mut self, state: &[u8]) -> bool;
 }
 
-/// Ends a training when a function says so.
+/// Ends a training when a function returns false.
 pub(super) struct While<'a>(pub(super) &'a mut dyn FnMut(u64) -> bool);
 
 impl Steering for While<'_> {

@@ -30,6 +30,7 @@ impl Data {
         let width = match architecture.input() {
             crate::models::InputKind::Features(width) => width,
             crate::models::InputKind::Characters => LENGTH,
+            crate::models::InputKind::Tensors => unreachable!("the ready models take rows or characters"),
         };
         let features = (0..count * width).map(|_| (rng.next_u32() >> 8) as f32 / 8_388_608.0 - 1.0).collect();
         let mut labels = |count: usize| (0..count).map(|_| rng.next_u32() % architecture.classes()).collect();

@@ -29,7 +29,7 @@ pub trait Pieces: Send {
 /// The answer to a request, whose body is still to come.
 pub type HttpAnswer = http::Response<Box<dyn Pieces>>;
 
-/// An HTTP client, with TLS and connections to one coordinator. It follows no redirects, and knows no cookies.
+/// An HTTP client, with TLS and connections to one coordinator, without redirects and cookies.
 #[async_trait]
 pub trait Carrier: Send + Sync {
     /// Shows this identity in the handshake of TLS from now on. Not called where requests are signed.
@@ -59,7 +59,7 @@ impl<C: Carrier> HttpTransport<C> {
         Self { carrier, signer: None, followed: RwLock::default(), counter: Counter::default() }
     }
 
-    /// To a coordinator behind a balancer that ends TLS: requests are signed, and the client shows no certificate.
+    /// Creates a transport to a coordinator behind a balancer that ends TLS: requests are signed, without a client certificate.
     #[must_use]
     pub fn signed(carrier: C, signer: RequestSigner) -> Self {
         Self { signer: Some(signer), ..Self::new(carrier) }
@@ -71,7 +71,12 @@ impl<C: Carrier> HttpTransport<C> {
         &self.carrier
     }
 
-    /// Says to which trace a request belongs, if it is about the attempt that is followed.
+    #[cfg(feature = "https")]
+    pub(super) fn carrier_mut(&mut self) -> &mut C {
+        &mut self.carrier
+    }
+
+    /// Adds the trace context to a request about the followed attempt.
     fn trace(&self, http: &mut http::Request<Bytes>, is_about: impl FnOnce(Attempt) -> bool) {
         let followed = *self.followed.read().unwrap_or_else(PoisonError::into_inner);
         let Some((_, context)) = followed.filter(|(place, _)| is_about(*place)) else { return };
@@ -175,7 +180,7 @@ async fn collect(answer: HttpAnswer, bytes: usize, counter: &Counter) -> Result<
                 read.extend_from_slice(&piece);
             }
             None => break,
-            // The status says enough.
+            // The status alone identifies the error.
             Some(Err(_)) if !head.status.is_success() => break,
             Some(Err(error)) => return Err(error),
         }
@@ -198,7 +203,7 @@ async fn within<T>(limit: Duration, what: impl Future<Output = T>) -> Result<T, 
 mod tests {
     use super::*;
 
-    /// A body of which nothing comes.
+    /// A body that stays pending.
     struct Stuck;
 
     #[async_trait]

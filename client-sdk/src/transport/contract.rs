@@ -1,8 +1,7 @@
-//! The contract with the coordinator over HTTP, without I/O: what each request is on the wire, how long it may take, and
-//! how its answer is read.
+//! The HTTP contract with the coordinator, without I/O: encoding, timeout and response parsing of each request.
 //!
-//! A transport sends [`HttpRequest::http`] to the coordinator's address, reads as many bytes of the answer's body as
-//! [`HttpRequest::needs`] says, and has [`HttpRequest::read`] make the response of it.
+//! A transport sends [`HttpRequest::http`] to the coordinator's address, reads the number of body bytes given by
+//! [`HttpRequest::needs`], and passes the answer to [`HttpRequest::read`].
 
 use std::time::Duration;
 
@@ -12,7 +11,6 @@ use http::request::Builder;
 use http::{HeaderMap, Method, StatusCode};
 use secure_agg::codec::Message as _;
 use secure_agg::messages::{Agreement, Delivery, Roster, ShareKeys, Survivors};
-use secure_agg::unopened::AbortProof;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use wire::participant::{AbandonRequest, Announcement, ModelRef, UploadManifest};
@@ -79,15 +77,8 @@ impl HttpRequest {
                 let path = route::evidence(*place, *dealer);
                 Self::get(&path, ShareKeys::MAX_BYTES, |answer| Response::Evidenced(message(answer)))
             }
-            Request::AbortStatements { place } => {
-                let path = route::abort_statements(*place);
-                Self::get(&path, AbortProof::MAX_BYTES, |answer| Response::Announced(if_any(answer)))
-            }
             Request::Answer { what, place, participant, body } => {
                 Self::say(&route::answer(*what, place.task, place.round, *participant), *place, body)
-            }
-            Request::AbortStatement { place, participant, body } => {
-                Self::say(&route::abort_statement(place.task, place.round, *participant), *place, body)
             }
             Request::Abandon(Abandonment { place, participant, reason, refusal }) => {
                 let path = route::abandon(place.task, place.round, *participant);
@@ -144,7 +135,7 @@ impl HttpRequest {
         Self { http, timeout, limit: 0, read: |answer| Response::PartStored(answer.map(drop)) }
     }
 
-    /// A secure aggregation message to the coordinator, of which nothing comes back.
+    /// A secure aggregation message to the coordinator, without a reply body.
     fn say(path: &str, place: Attempt, body: &Bytes) -> Self {
         let http = with_body(put(path, headers::MEDIA_SECURE_AGG, place), body.clone());
         Self {
@@ -166,7 +157,7 @@ impl HttpRequest {
         }
     }
 
-    /// What an answer says, or why there is none.
+    /// Parses the answer, or returns the transport error as a response.
     #[must_use]
     pub fn read(&self, answer: Result<http::Response<Bytes>, TransportError>) -> Response {
         (self.read)(answer.and_then(checked).map(|http| Answer { http, limit: self.limit }))
@@ -187,7 +178,7 @@ pub fn model(task: TaskId, model: &ModelRef, have: u64) -> http::Request<Bytes> 
     with_body(http, Bytes::new())
 }
 
-/// A request that asks for nothing.
+/// The health check request.
 #[must_use]
 pub fn health() -> http::Request<Bytes> {
     with_body(builder(Method::GET, route::HEALTHZ), Bytes::new())

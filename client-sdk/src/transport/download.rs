@@ -1,4 +1,4 @@
-//! A model file on its way: in memory, or in a file, so that an app that was killed goes on where it stopped.
+//! A model download in progress: in memory, or in a file, so that a killed app resumes it.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -27,8 +27,8 @@ impl Download {
         Self { bytes: have.len() as u64, place: Place::Memory(have) }
     }
 
-    /// One in a file that is named by the model's digest; it goes on after what the file holds. Every other file in the
-    /// folder is removed: it is of a model that is not wanted any more.
+    /// A download into a file named by the model's digest. It resumes after the file's content. All other files in the folder are
+    /// removed, since their models are obsolete.
     ///
     /// # Errors
     /// If the folder or the file cannot be made or read.
@@ -98,7 +98,7 @@ impl Download {
         }
     }
 
-    /// The bytes that are in memory; none of a file's.
+    /// The bytes in memory; empty for a download into a file.
     #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {
         match self.place {

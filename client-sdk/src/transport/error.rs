@@ -37,7 +37,7 @@ impl TransportError {
     }
 }
 
-/// The outermost error of a refused certificate only says that sending failed.
+/// Appends the causes: the outermost error of a rejected certificate only reports a failed send.
 pub(crate) fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -52,7 +52,7 @@ pub(crate) fn with_causes(error: &dyn Error) -> String {
     text
 }
 
-/// What it looks like, after what it is; nothing without the transport over HTTPS.
+/// The likely cause, to append to the error; empty without the HTTPS transport.
 fn advised(error: &(dyn Error + 'static)) -> String {
     #[cfg(feature = "https")]
     if let Some(advice) = super::advice(error) {

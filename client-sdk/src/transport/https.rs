@@ -1,7 +1,5 @@
 //! HTTPS: TLS 1.3 through rustls with the ring provider, HTTP/2 or 1.1. Either one pinned CA and the participant's certificate
 //! in the handshake, or signed requests to a balancer that ends TLS ([`RequestSigner`]).
-//!
-//! Proxy environment variables are ignored: a participant only talks to its configured coordinator.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -14,7 +12,8 @@ use wire::participant::ModelRef;
 use wire::{Attempt, TaskId, TraceContext};
 
 use super::address::authority;
-use super::client::{Client, Roots};
+use super::connection::client::{Client, Roots};
+use super::connection::proxy::{Proxy, ProxyServer};
 use super::{
     Carrier, Download, HttpAnswer, HttpTransport, Pieces, Request, RequestSigner, Response, Traffic, Transport,
     TransportError,
@@ -25,7 +24,7 @@ use crate::identity::Identity;
 /// A connection to one coordinator.
 pub struct HttpsTransport(HttpTransport<Https>);
 
-/// Who vouches for the certificate of a balancer that ends TLS.
+/// The authorities for the certificate of a balancer that ends TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ServerRoots {
@@ -44,7 +43,8 @@ impl HttpsTransport {
         Ok(Self(HttpTransport::new(Https::new(authority(server)?, Roots::pinned(ca_pem)?)?)))
     }
 
-    /// To a coordinator behind a balancer that ends TLS: requests are signed, and no certificate is shown in the handshake.
+    /// Creates a transport to a coordinator behind a balancer that ends TLS: requests are signed, without a certificate in the
+    /// handshake.
     ///
     /// # Errors
     /// [`TransportError::Protocol`] if the address is not `https://…`, or the authorities cannot be used.
@@ -56,6 +56,18 @@ impl HttpsTransport {
         };
         let signer = RequestSigner::new(server.as_str(), clock);
         Ok(Self(HttpTransport::signed(Https::new(server, roots)?, signer)))
+    }
+
+    /// The same through the proxy that this setting names, if any; without this call, directly.
+    ///
+    /// # Errors
+    /// [`TransportError`] if the proxy's address in the environment cannot be used.
+    pub fn through(mut self, proxy: &Proxy) -> Result<Self, TransportError> {
+        let https = self.0.carrier_mut();
+        https.proxy = proxy.before(&https.server)?;
+        let client = Client::new(https.server.clone(), &https.roots, None, https.proxy.as_ref())?;
+        https.client = RwLock::new(client);
+        Ok(self)
     }
 
     /// Host and port of the coordinator, without the port if it is 443.
@@ -92,14 +104,15 @@ impl Transport for HttpsTransport {
 struct Https {
     server: Authority,
     roots: Roots,
+    proxy: Option<ProxyServer>,
     /// Replaced with the certificate, unless requests are signed.
     client: RwLock<Client>,
 }
 
 impl Https {
     fn new(server: Authority, roots: Roots) -> Result<Self, TransportError> {
-        let client = RwLock::new(Client::new(server.clone(), &roots, None)?);
-        Ok(Self { server, roots, client })
+        let client = RwLock::new(Client::new(server.clone(), &roots, None, None)?);
+        Ok(Self { server, roots, proxy: None, client })
     }
 
     fn client(&self) -> Client {
@@ -110,7 +123,7 @@ impl Https {
 #[async_trait]
 impl Carrier for Https {
     fn identify(&self, identity: &Identity) -> Result<(), TransportError> {
-        let client = Client::new(self.server.clone(), &self.roots, Some(identity))?;
+        let client = Client::new(self.server.clone(), &self.roots, Some(identity), self.proxy.as_ref())?;
         *self.client.write().unwrap_or_else(PoisonError::into_inner) = client;
         Ok(())
     }

@@ -1,16 +1,14 @@
-//! The connection to the coordinator: [requests and responses](request), how HTTP carries them ([`contract`]), and
+//! The connection to the coordinator: [requests and responses](request), their HTTP encoding ([`contract`]), and
 //! errors that distinguish whether a retry can help.
 //!
-//! The trait is small so that it can be wrapped (a flaky network in a test, a vanishing participant in a demo) or
-//! replaced: by none, as in a simulation. It transfers bytes and has no state; [`retry`] decides on retries. An app that has an HTTP client
-//! of its own implements [`Carrier`], over which [`HttpTransport`] is a transport.
+//! The trait is small, to be wrapped (a flaky network in a test, a vanishing participant in a demo) or replaced, as in a simulation.
+//! It transfers bytes and has no state; [`retry`] decides on retries. An app with its own HTTP client implements [`Carrier`], over
+//! which [`HttpTransport`] is a transport.
 
 pub(crate) mod address;
-#[cfg(feature = "https")]
-mod advice;
 pub mod carried;
 #[cfg(feature = "https")]
-mod client;
+mod connection;
 pub mod contract;
 mod download;
 mod error;
@@ -29,9 +27,12 @@ use wire::{Attempt, TaskId, TraceContext};
 
 use crate::identity::Identity;
 
-#[cfg(feature = "https")]
-pub use advice::advice;
 pub use carried::{Carrier, HttpAnswer, HttpTransport, Pieces};
+#[cfg(feature = "https")]
+pub use connection::{
+    advice::advice,
+    proxy::{BadProxy, Proxy, ProxyServer},
+};
 pub use contract::HttpRequest;
 pub use download::Download;
 pub use error::TransportError;
@@ -53,11 +54,11 @@ pub trait Transport: Send + Sync {
     /// [`TransportError::Protocol`] if the certificate cannot be used.
     fn identify(&self, identity: &Identity) -> Result<(), TransportError>;
 
-    /// Requests about this attempt belong to this trace from now on, those about others to none; called when a round is
-    /// entered that the coordinator follows. A transport that carries no traces ignores it.
+    /// Adds this trace context to later requests about this attempt, and to no others. Called on entering a round with tracing by the
+    /// coordinator. A transport without traces ignores it.
     fn follow(&self, _place: Attempt, _context: TraceContext) {}
 
-    /// What was sent and received since it was made. A transport that does not count says nothing.
+    /// Bytes sent and received since creation. The default, for a transport without counters, is zero.
     fn traffic(&self) -> Traffic {
         Traffic::default()
     }

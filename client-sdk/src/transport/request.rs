@@ -1,4 +1,4 @@
-//! What a participant asks of the coordinator or tells it, and what comes back.
+//! Requests of a participant to the coordinator, and their responses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,7 +66,7 @@ pub enum Request {
     CheckIn(CheckInRequest),
     /// Sends a masked input.
     Upload(Upload),
-    /// Says what a masked input consists of, asks which parts are missing, and has it count when none is.
+    /// Announces the parts of a masked input. The coordinator returns the missing parts, or accepts the input if it is complete.
     Manifest(Manifest),
     /// Sends a part of a masked input.
     Part(Part),
@@ -91,17 +91,6 @@ pub enum Request {
     },
     /// Gives up a place.
     Abandon(Abandonment),
-    /// Sends an encoded `secure_agg::unopened::AbortStatement`: the participant left the session for good without
-    /// answering.
-    AbortStatement {
-        place: Attempt,
-        participant: ParticipantId,
-        body: Bytes,
-    },
-    /// Fetches the abort statements of a session's members, with its roster.
-    AbortStatements {
-        place: Attempt,
-    },
 }
 
 impl Request {
@@ -113,11 +102,9 @@ impl Request {
             Self::Manifest(manifest) => Some(manifest.place),
             Self::Part(part) => Some(part.place),
             Self::Abandon(abandonment) => Some(abandonment.place),
-            Self::Announcement { place, .. }
-            | Self::Evidence { place, .. }
-            | Self::Answer { place, .. }
-            | Self::AbortStatement { place, .. }
-            | Self::AbortStatements { place } => Some(*place),
+            Self::Announcement { place, .. } | Self::Evidence { place, .. } | Self::Answer { place, .. } => {
+                Some(*place)
+            }
             Self::Enroll(_) | Self::Renew(_) | Self::CheckIn(_) => None,
         }
     }
@@ -135,9 +122,7 @@ impl Request {
             | Self::Part(_)
             | Self::Evidence { .. }
             | Self::Answer { .. }
-            | Self::Abandon(_)
-            | Self::AbortStatement { .. }
-            | Self::AbortStatements { .. } => Duration::ZERO,
+            | Self::Abandon(_) => Duration::ZERO,
         }
     }
 }
@@ -156,19 +141,18 @@ pub enum Response {
     Manifested(Result<UploadReply, TransportError>),
     /// To [`Request::Part`]: whether it is stored.
     PartStored(Result<(), TransportError>),
-    /// To [`Request::Announcement`], encoded; to [`Request::AbortStatements`], an encoded
-    /// `secure_agg::unopened::Unopened`. `None` if it is not available yet.
+    /// To [`Request::Announcement`], encoded. `None` if it is not available yet.
     Announced(Result<Option<Bytes>, TransportError>),
     /// To [`Request::Evidence`], encoded.
     Evidenced(Result<Bytes, TransportError>),
-    /// To [`Request::Answer`] and [`Request::AbortStatement`].
+    /// To [`Request::Answer`]: whether the coordinator accepted the answer.
     Answered(Result<(), TransportError>),
     /// To [`Request::Abandon`].
     Abandoned(Result<(), TransportError>),
 }
 
 impl Response {
-    /// Whether the coordinator only says that there is nothing yet.
+    /// Whether the coordinator has no result yet.
     #[must_use]
     pub fn is_nothing_yet(&self) -> bool {
         matches!(self, Self::CheckedIn(Ok(CheckInReply::ComeBack { .. })) | Self::Announced(Ok(None)))

@@ -63,16 +63,16 @@ fn judge_problem(problem: &Problem, retry_after: Option<Duration>) -> Verdict {
 }
 
 /// Exponential back-off with full jitter: a wait is uniform between zero and a limit that doubles from `first` up to a
-/// bound, so that participants that lost the coordinator together do not return together.
+/// bound. Participants that lost the coordinator together therefore return spread out.
 ///
 /// While the coordinator is unavailable the bound is `most`, which is then the time until all are back: n participants
-/// make 2n / `most` requests per second, 670 for 5,000 with the default. A participant that was told to stay away for
-/// long is one of many more, and its bound between check-ins is longer: [`RetryPolicy::most_of_many`].
+/// make 2n / `most` requests per second, 670 for 5,000 with the default. A long `come_back` means many more participants, so the bound
+/// between check-ins is longer: [`RetryPolicy::most_of_many`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
     /// After the first failure.
     pub first: Duration,
-    /// Maximum while the coordinator is unavailable, unless it asked for more.
+    /// Maximum while the coordinator is unavailable, unless it requested a longer wait.
     pub most: Duration,
     /// Maximum after an answer that will not change for a while, so that waiting loses nothing.
     pub most_in_vain: Duration,
@@ -84,18 +84,16 @@ impl Default for RetryPolicy {
     }
 }
 
-/// A participant told to come back later than this is one of so many that the coordinator spreads their check-ins. The
-/// coordinator sends everybody away for at least a tenth of the interval in which it wants to hear from all once,
-/// however long they waited before. That interval is some 10 s; if it is shorter, 2n / `most` is about the rate that
-/// the coordinator wants.
+/// A longer `come_back` means so many participants that the coordinator spreads their check-ins. The coordinator sends each one away
+/// for at least a tenth of the interval in which it expects one check-in of each, however long the previous wait was. That interval is
+/// some 10 s. If it is shorter, 2n / `most` is about the coordinator's target rate.
 const SPREAD_FROM: Duration = Duration::from_secs(1);
 
 /// Maximum `Retry-After` that is respected.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(3600);
 
 impl RetryPolicy {
-    /// The wait after failure number `failures` (from 1) in a row, at most `most`; never shorter than the coordinator
-    /// asked.
+    /// The wait after failure number `failures` (from 1) in a row: at most `most`, at least the coordinator's `Retry-After`.
     #[must_use]
     pub fn delay(&self, failures: u32, most: Duration, retry_after: Option<Duration>, rng: &mut impl Rng) -> Duration {
         let doubled = self.first.saturating_mul(1 << failures.saturating_sub(1).min(20)).min(most);
@@ -107,9 +105,9 @@ impl RetryPolicy {
         }
     }
 
-    /// The bound while the coordinator is unavailable, for a participant that last waited up to `wait` for work and was
-    /// then told to come back after `come_back`. If the coordinator spreads check-ins, it is twice the time between
-    /// them: the mean draw is half of that, so the total rate is the one that the coordinator wants.
+    /// The bound while the coordinator is unavailable, for a participant that last waited up to `wait` for work and then received
+    /// `come_back`. If the coordinator spreads check-ins, the bound is twice the time between them: the mean draw is half of that, so
+    /// the total rate is the coordinator's target rate.
     #[must_use]
     pub fn most_of_many(&self, wait: Duration, come_back: Duration) -> Duration {
         if come_back < SPREAD_FROM {
@@ -186,8 +184,8 @@ mod tests {
         }
     }
 
-    /// For participants that lost the coordinator together: when each first asks after it is back, relative to that
-    /// moment; `wait` and `pause` as before the outage, with the pause spread by half of it either way.
+    /// First request of each participant after an outage, relative to its end. `wait` and `pause` are as before the outage, with the
+    /// pause spread by half of it either way.
     fn returns(participants: u64, outage: Duration, wait: Duration, pause: Duration) -> Vec<Duration> {
         let policy = RetryPolicy::default();
         let first = |seed| {

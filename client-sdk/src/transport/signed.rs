@@ -1,9 +1,9 @@
-//! Signed requests, for a coordinator behind a balancer that ends TLS: what a client certificate in the handshake says where
-//! TLS passes through, each request says here by a signature of the certificate's key ([`wire::signature`]).
+//! Signed requests, for a coordinator behind a balancer that ends TLS. Each request carries a signature by the certificate's key
+//! ([`wire::signature`]), in place of the client certificate in a TLS handshake.
 //!
-//! The balancer can read requests and answers, hold them back and answer in the coordinator's place. What it cannot do is
-//! change a request, repeat it, or keep it for another day: requests are dated by the coordinator's time alone, never by the
-//! device's clock, which may be ahead.
+//! The balancer can read requests and answers, hold them back and answer in the coordinator's place. It cannot change a request,
+//! repeat it, or keep it for another day: requests are dated by the coordinator's time alone. The device's clock is not used, since it
+//! may be ahead.
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
@@ -21,14 +21,14 @@ use super::TransportError;
 use crate::clock::Clock;
 use crate::identity::Identity;
 
-/// The date of a request for which no time was told: it counts nowhere, on no day, and the coordinator answers it with its time.
+/// The date of a request sent before a coordinator time is known. The coordinator rejects it on any day and returns its time.
 const NEVER: Timestamp = Timestamp(0);
-/// How long a time that the coordinator told is used: less than it counts, for the way there.
+/// How long a coordinator time is used: less than its validity, to allow for the transfer.
 const TOLD_FOR: Duration = WINDOW.saturating_sub(Duration::from_secs(15));
 
-/// Signs requests for one coordinator. For an app's own [`Transport`](super::Transport), too: sign each request, show it the head
-/// of each answer, and where [`RequestSigner::hear`] says so, sign and send the same request once more. So it is with the first
-/// one, and with the first after a silence of more than 45 s.
+/// Signs requests for one coordinator. An app's own [`Transport`](super::Transport) can use it, too: sign each request, pass the head
+/// of each answer to [`RequestSigner::hear`], and if that returns true, sign and send the same request once more. This happens with
+/// the first request, and with the first after a silence of more than 45 s.
 pub struct RequestSigner {
     server: String,
     clock: Arc<dyn Clock>,
@@ -38,12 +38,12 @@ pub struct RequestSigner {
 
 /// The coordinator's time.
 ///
-/// Whoever ends TLS could lie about it, to have requests signed for a later day and send them then. So it is signed, too, and
-/// the coordinator, whose MAC it bears, takes no other.
+/// A TLS-terminating balancer could report a false time, to have requests signed for a later day and send them then. The signature
+/// therefore covers this header, and the coordinator accepts only a time with its own MAC.
 struct ToldTime {
     header: HeaderValue,
     at: Timestamp,
-    /// When it was heard, by the clock that never jumps.
+    /// The time of receipt, by the clock that never jumps.
     heard: Duration,
 }
 
@@ -94,7 +94,7 @@ impl RequestSigner {
         self.key.read().unwrap_or_else(PoisonError::into_inner).is_some() && self.told().is_none()
     }
 
-    /// The coordinator's time now, and what it told, unless that was too long ago.
+    /// The coordinator's time now with its signed header, unless the header is too old.
     fn told(&self) -> Option<(HeaderValue, Timestamp)> {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let elapsed = self.clock.now().elapsed;
@@ -102,8 +102,8 @@ impl RequestSigner {
         told.as_ref().map(|told| (told.header.clone(), told.at.plus(elapsed.saturating_sub(told.heard))))
     }
 
-    /// Notes the coordinator's time if an answer tells it. Whether the request was refused for its date, so that it is worth
-    /// signing once more at once.
+    /// Stores the coordinator's time if an answer carries it. Returns whether the request was rejected for its date, so that signing
+    /// it once more at once can succeed.
     pub fn hear(&self, status: StatusCode, headers: &HeaderMap) -> bool {
         let Some(header) = headers.get(TIME) else { return false };
         let at = header.to_str().ok().and_then(|text| text.split_once('.')?.0.parse().ok());
@@ -147,7 +147,7 @@ mod tests {
         Identity { key: Arc::new(SigningKey::from_pkcs8(&pair.serialize_der()).unwrap()), certified }
     }
 
-    /// What a request is dated by: seconds from the start, and the coordinator's time if it names that.
+    /// The date of a request: seconds from the start, and the coordinator's time if it is given.
     fn dated(signer: &RequestSigner) -> (i64, Option<String>) {
         let request = http::Request::get("/v1/x").body(Bytes::new()).unwrap();
         let request = signer.sign(request).unwrap();
@@ -172,7 +172,7 @@ mod tests {
         signer.identify(&identity()).unwrap();
         let never = (-START / 1000, None);
         assert_eq!(dated(&signer), never);
-        // Whoever ends TLS may say anything, and keep the time to itself.
+        // A TLS-terminating balancer may send any answer and withhold the time.
         for status in [StatusCode::UNAUTHORIZED, StatusCode::OK, StatusCode::BAD_GATEWAY] {
             assert!(!signer.hear(status, &HeaderMap::new()), "there is no time to sign it by");
             assert_eq!(dated(&signer), never);
@@ -180,7 +180,7 @@ mod tests {
 
         let (headers, time) = told(START + 3_600_000);
         assert!(signer.hear(StatusCode::UNAUTHORIZED, &headers));
-        // The wall clock may jump now: it is not asked.
+        // The wall clock may jump now: the signer does not read it.
         *clock.0.lock().unwrap() = (40, -99_000_000);
         assert_eq!(dated(&signer), (3640, Some(time)));
         let (headers, time) = told(START + 3_640_000);

@@ -42,7 +42,7 @@ impl Counter {
         Traffic { sent: self.sent.load(Ordering::Relaxed), received: self.received.load(Ordering::Relaxed) }
     }
 
-    /// A head with these headers, and so many bytes beside.
+    /// Counts a head with these headers, and the given number of body bytes.
     pub(super) fn sent(&self, headers: &http::HeaderMap, bytes: usize) {
         self.sent.fetch_add(head(headers) + bytes as u64, Ordering::Relaxed);
     }

@@ -71,6 +71,7 @@ private let everything = ParticipantOptions(
     coordinatorKeys: [String(repeating: "ab", count: 32)],
     signedRequests: true,
     balancerCaPem: "the balancer's authority",
+    proxy: "http://ward:secret@proxy.example:3128",
     maxModelBytes: 1_000_000,
     keepModels: false,
     checkpointEvery: 1.5,
@@ -82,6 +83,8 @@ private let everything = ParticipantOptions(
         minToleratedCorrupt: 0.25,
         minToleratedColluders: 2,
         minIncluded: 30,
+        minBatch: 4,
+        leaveBatch: "9f2c8e51d0a7b3461f0e7c25a98d6b304e1f8a27c5d09b63a84e7120fd56c39b",
         maxStaleness: 3,
         tellLoss: true),
     privacy: PrivacyPolicy(
@@ -117,7 +120,8 @@ func tryOptions(_ file: String, folder: String) throws {
 
     for shown in ["\(everything)", String(reflecting: everything), dumped(everything)] {
         precondition(shown.contains("digits") && shown.contains("token") && shown.contains("language"), shown)
-        precondition(!shown.contains("the token") && !shown.contains("Deutsch") && !shown.contains("4.5"), "a secret can be read")
+        precondition(!shown.contains("the token") && !shown.contains("secret"), "a secret can be read")
+        precondition(!shown.contains("Deutsch") && !shown.contains("4.5"), "a secret can be read")
     }
 
     try areTaken(URL(fileURLWithPath: folder, isDirectory: true))

@@ -163,7 +163,7 @@ fn of_several_trainings_in_a_round_none_is_repeated() {
 
 #[test]
 fn without_a_seed_the_same_training_goes_on_too() {
-    // Every process draws other seeds; a training that went on with another would not repeat what the first steps were.
+    // Every process draws new seeds. A training resumed with a new seed would not repeat its first steps.
     for at in 0..STEPS {
         let mut device = alone(None);
         device.dies_at_checkpoint = Some((at, Effect::Whole));
@@ -196,7 +196,7 @@ fn in_slices_it_computes_the_same() {
     }
 }
 
-/// Steps of a second each, of which every third has a checkpoint that is written.
+/// Steps of one second each; every third one writes a checkpoint.
 fn every_third() -> Alone {
     let mut device = alone(Some(5));
     device.trainer.step_takes = Duration::from_secs(1);
@@ -276,7 +276,7 @@ fn a_checkpoint_of_another_attempt_or_model_is_thrown_away() {
         device.step(None);
     }
     assert!(!is_clean(&*device.journal));
-    // Meanwhile the round was over.
+    // The round has ended in between.
     device.coordinator.world(|world| world.rounds_done = 1);
     device.run(500, |_| None);
     assert_eq!(resumed(&device), 0);
@@ -346,7 +346,7 @@ fn in_a_session_it_is_killed_at_every_checkpoint_and_shares_nothing_twice() {
     let everybody = vec![(1, vec![0, 1, 2]), (2, vec![0, 1, 2])];
     for at in 0..2 * STEPS {
         for effect in [Effect::None, Effect::Whole] {
-            // What is observed says that no participant ever says two things: the hub panics otherwise.
+            // The hub panics if a participant sends two different messages.
             let lost = usize::from(effect == Effect::None);
             assert_eq!(run(Some((at, effect))), (everybody.clone(), 2 * STEPS + lost), "{at}, {effect:?}");
         }

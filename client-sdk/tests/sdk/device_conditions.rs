@@ -1,4 +1,4 @@
-//! The policy on the device's state: what holds a participant up, what it has sent, and what it remembers of that.
+//! The policy on the device's state: unmet conditions, data use, and their persistence.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

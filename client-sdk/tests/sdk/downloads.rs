@@ -1,5 +1,4 @@
-//! A model that is downloaded into a file: an app that was killed goes on where it stopped, and nothing is trained on that does
-//! not have the model's digest.
+//! Model downloads into a file: a killed app resumes the download, and trains only on a file with the model's digest.
 
 use std::path::Path;
 use std::time::Duration;
@@ -74,7 +73,7 @@ async fn a_file_with_another_digest_is_thrown_away_and_fetched_anew() {
     assert_eq!(finish(&coordinator, folder.path()).await.unwrap(), [1]);
     let half = Coordinator::published(false, 0).len() / 2;
     assert_eq!(ranges(&coordinator), [0, half, 0]);
-    // What somebody else put there is not trained on either.
+    // A file placed there by others is not used, either.
     let (coordinator, folder) = (Coordinator::new(1), tempfile::tempdir().unwrap());
     let (transfers, published) = (folder.path().join("journal.transfers"), Coordinator::published(false, 0));
     std::fs::create_dir(&transfers).unwrap();

@@ -88,7 +88,7 @@ async fn a_worse_loss_weighs_more_and_the_words_are_the_rules() {
     }
 }
 
-/// One round of an app that answers jobs, with what it measured of the model that the job began with.
+/// One round of an app with its own training, which returns these measurements of the received model.
 fn answered(measured: Vec<(String, MetricValue)>) -> Coordinator {
     let coordinator = Coordinator::new(1);
     coordinator.world(|world| world.tweak = Some(fair));
@@ -121,7 +121,7 @@ async fn the_loss_in_the_answer_of_an_app_counts_as_one_that_a_trainer_measured(
     without.world(|world| assert!(world.sent.is_empty() && world.abandoned == [(1, "training_failed")]));
 }
 
-/// Says in training, too, what its loss is: of what, nobody knows.
+/// Also returns a loss from training, whose meaning is unknown.
 struct Unclear;
 
 impl Trainer for Unclear {

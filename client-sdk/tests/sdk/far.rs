@@ -1,5 +1,5 @@
-//! Participants at the end of a long line, two seconds each way, or of one that is cut for a while, in virtual time. What a round
-//! takes then is round trips, and after an outage the wait until everybody asks again.
+//! Participants behind a slow connection, two seconds each way, or one with an outage, in virtual time. A round then takes its round
+//! trips, and after an outage the wait until all participants retry.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -27,7 +27,7 @@ impl Clock for Virtual {
     }
 }
 
-/// How long `rounds` rounds take, enrolment included, on lines that are cut meanwhile.
+/// How long `rounds` rounds take, enrolment included, on lines that are cut during them.
 async fn time_of(rounds: u32, one_way: Duration, cut: Range<Duration>) -> Duration {
     let (hub, told) = (Hub::new(DEVICES, rounds), Arc::new(Mutex::new(BTreeSet::new())));
     let start = tokio::time::Instant::now();

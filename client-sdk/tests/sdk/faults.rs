@@ -1,4 +1,4 @@
-//! The deliberate faults are what they say, so that an audit that misses them misses something. Only with the feature
+//! The deliberate faults have their documented effects, so an audit can be measured by them. Only with the feature
 //! `deliberate-faults`.
 
 use client_sdk::faults::Fault;

@@ -1,5 +1,5 @@
-//! The app has the last version of a task that is over, verified as a base is; a coordinator that lies about it costs the app that
-//! version alone.
+//! The app gets the last version of a finished task, verified like a base. A false version from the coordinator costs the app only
+//! that version.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,7 +61,7 @@ fn signed(version: u32, change: impl FnOnce(&mut Assignment)) -> FinalModel {
     })
 }
 
-/// A coordinator whose task has `rounds` rounds, of which `done` are complete, and that sends `last` at the end.
+/// A coordinator with a task of `rounds` rounds, `done` of them complete, which sends `last` at the end.
 fn coordinator(rounds: u32, done: u32, last: impl Into<Option<FinalModel>>) -> Coordinator {
     let (coordinator, last): (_, Option<FinalModel>) = (Coordinator::new(rounds), last.into());
     coordinator.world(|world| (world.rounds_done, world.tweak, world.last) = (done, Some(honest as Tweak), last));
@@ -73,7 +73,7 @@ fn device(journal: &Arc<MemoryJournal>, coordinator: &Coordinator, settings: Set
     Device::with(journal, 0, coordinator.clone(), Nudge::default(), settings)
 }
 
-/// Runs a process to the end of the task, and returns what it reported of the last version: the number of the one that came, or why none did.
+/// Runs a process to the end of the task. Returns its reports of the last version: its number, or the reason for its absence.
 fn run(journal: &Arc<MemoryJournal>, coordinator: &Coordinator) -> Vec<Result<u32, String>> {
     let mut device = device(journal, coordinator, in_the_clear());
     device.run(500, |_| None);
@@ -97,7 +97,7 @@ fn behind() -> Arc<MemoryJournal> {
     journal
 }
 
-/// Why the last version is refused. Nothing of it is fetched, and the journal keeps the version that it had.
+/// Returns the reason for a rejected last version. The participant fetches no part of it, and the journal keeps its earlier version.
 fn refusal(last: FinalModel) -> String {
     let (journal, coordinator) = (behind(), coordinator(ROUNDS, ROUNDS, last));
     let said = run(&journal, &coordinator);

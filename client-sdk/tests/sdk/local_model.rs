@@ -67,7 +67,7 @@ fn an_app_that_answers_jobs_finds_what_it_measured_of_the_model_that_each_began_
         ];
         answer.finish(Trained { parameters, examples: 3, metrics }).unwrap();
     }
-    // Round 3 began with version 2; what it came to was measured by nobody.
+    // Round 3 began with version 2; its result was not measured.
     assert_eq!(version(&*journal), Some(ROUNDS - 1));
     let model = Model::load(&*journal, task()).unwrap().unwrap();
     assert_eq!(model.metrics(), [("accuracy".to_owned(), MetricValue { value: 0.3, count: 3 })]);

@@ -1,5 +1,5 @@
-//! Who certifies members is the app's choice: a coordinator that puts its own authority in the place of the app's is refused
-//! at enrolment, at renewal and in a roster.
+//! The app chooses the authority of members: a coordinator that substitutes its own authority is rejected at enrolment, at renewal and
+//! in a roster.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,7 +15,7 @@ use crate::support::device::{Device, refusals};
 use crate::support::trainers::Nudge;
 use crate::support::{Ca, Coordinator, ca_pem};
 
-/// A participant of an app that names its company's authority, and all that it tells.
+/// A participant of an app that names its company's CA, and its events.
 #[expect(clippy::unwrap_used, reason = "a test")]
 fn participant(coordinator: &Coordinator) -> (Participant, Arc<Mutex<Vec<Event>>>) {
     let events = Arc::new(Mutex::new(Vec::new()));
@@ -33,7 +33,7 @@ fn participant(coordinator: &Coordinator) -> (Participant, Arc<Mutex<Vec<Event>>
 
 #[tokio::test(start_paused = true)]
 async fn a_certificate_of_another_issuer_is_refused_at_enrolment() {
-    // Called as the company's is: only the key tells them apart.
+    // With the company's name: only the key differs.
     for name in ["CA", "Coordinator"] {
         let coordinator = Coordinator::new(1);
         coordinator.world(|world| world.ca = Some(Arc::new(Ca::new(name))));
@@ -98,7 +98,7 @@ fn a_roster_with_a_member_of_another_issuer_is_refused() {
         let told = refusals(device);
         assert!(told.len() == 1 && told[0].contains("certificate"), "{told:?}");
     }
-    // The app is told what operators will be told.
+    // The app gets the same reason as operators.
     let told = |event: &Event| matches!(event, Event::Abandoned { refusal: Some(RefusalCode::Protocol), .. });
     assert!(devices[..4].iter().all(|device| device.events.iter().any(told)));
     // They advertised keys, before there was a roster, and said nothing after it.

@@ -60,7 +60,7 @@ impl Trainer for Looks {
     }
 }
 
-/// An app's transport that reaches nobody.
+/// An app's transport without a connection.
 struct Nobody;
 
 #[async_trait::async_trait]
@@ -80,7 +80,7 @@ impl Transport for Nobody {
     }
 }
 
-/// An app's observer that takes events apart.
+/// An app's observer that destructures events.
 fn told(event: &Event) -> BTreeMap<&'static str, String> {
     let place = |place: &Attempt| {
         let (task, round): (TaskId, u32) = (place.task, place.round);

@@ -1,4 +1,4 @@
-//! Networks that come and go, conditions that do not hold, clocks that jump, apps that stop: under virtual time.
+//! Intermittent networks, unmet conditions, clock jumps and app restarts, in virtual time.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -43,7 +43,7 @@ async fn an_hour_without_network_delays_a_trained_update_and_loses_nothing() {
     assert!(start.elapsed() >= Duration::from_secs(3500));
     assert_eq!(coordinator.world(|world| world.accepted.len()), 2);
     coordinator.world(|world| assert!(world.sent[&1].iter().all(|body| *body == world.accepted[&1])));
-    // Back-off doubles up to 15 s, and is half of that on average: neither silence nor a storm.
+    // Back-off doubles up to 15 s, with half of that on average: a moderate number of tries.
     let tries = coordinator.world(|world| world.sent[&1].len());
     assert!((400..560).contains(&tries), "{tries}");
 }
@@ -155,7 +155,7 @@ async fn a_round_is_given_up_when_conditions_end_before_training() {
             }
         });
     finish(participant.build().unwrap()).await;
-    // The model was on its way already; it is asked again before training.
+    // The model was already in transit; conditions are checked again before training.
     assert_eq!(coordinator.world(|world| world.abandoned.clone()), [(1, "conditions")]);
     assert_eq!(coordinator.world(|world| world.accepted.keys().copied().collect::<Vec<_>>()), [2]);
 }
@@ -184,13 +184,13 @@ async fn a_model_that_comes_after_the_deadline_is_not_waited_for() {
     assert_eq!(coordinator.world(|world| world.accepted.keys().copied().collect::<Vec<_>>()), [2]);
 }
 
-/// Trains until it is told that nobody waits.
+/// Trains until its result is no longer wanted.
 struct Endless(Arc<AtomicBool>);
 
 impl Trainer for Endless {
     fn train(&mut self, _: &Parameters, job: &TrainingJob) -> Result<Trained, TrainerError> {
         self.0.store(true, Ordering::Relaxed);
-        // Nobody tells it in a test that fails, which must end as well.
+        // A failing test must end, too, without that signal.
         let begun = Instant::now();
         while !job.cancel.is_cancelled() && begun.elapsed() < Duration::from_secs(10) {
             std::thread::yield_now();

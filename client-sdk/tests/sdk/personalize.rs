@@ -1,4 +1,4 @@
-//! Tensors that stay at home stay at home: they are in no byte that is sent, and they are there again next round.
+//! Local tensors stay on the device: sent bytes do not contain them, and the next round finds them again.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +14,7 @@ use wire::participant::Assignment;
 use crate::support::trainers::By;
 use crate::support::{Coordinator, task};
 
-/// A value whose bytes no header and no other weight has.
+/// A value with bytes unlike those of any header or other weight.
 const SECRET: f32 = 0.718_281_8;
 
 struct Secretive(Arc<Mutex<Vec<Vec<f32>>>>);
@@ -173,7 +173,7 @@ impl Trainer for Marked {
     }
 }
 
-/// One round with a method; what was uploaded, all that was sent, and what the journal keeps.
+/// Runs one round with a method. Returns the upload, all sent bytes, and the journal's content.
 async fn marked(parted: bool, secret: f32, tweak: fn(&mut Assignment)) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
     let coordinator = Coordinator::new(1);
     coordinator.world(|world| (world.personal, world.matrix, world.tweak) = (parted, true, Some(tweak)));
@@ -248,9 +248,9 @@ async fn the_app_has_the_own_model_after_each_round_and_after_a_restart() {
     let again = coordinator.app().journal(journal).trainer(Secretive(Arc::default())).build().unwrap();
     let model = again.model(task()).unwrap().unwrap();
     assert_eq!(model.origin(), Origin::Personalized { round: 3 });
-    // What round 3 received, and the head that it trained.
+    // The model received in round 3, and its trained head.
     assert_eq!(model.parameters().values(), [2.0, 2.0, 2.0, SECRET + 3.0, SECRET + 3.0]);
-    // Without personalization nobody has a model of their own.
+    // Without personalization there are no personalized models.
     let (coordinator, _, journal) = run(false).await;
     drop(coordinator);
     assert!(Model::load_personalized(&journal, task()).unwrap().is_none());

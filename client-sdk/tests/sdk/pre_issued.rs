@@ -1,4 +1,4 @@
-//! A device that has its certificates from elsewhere has the coordinator admit them, and makes no key of its own.
+//! A device with pre-issued certificates has the coordinator admit them, and makes no key of its own.
 
 use std::sync::{Arc, Mutex};
 
@@ -114,7 +114,7 @@ async fn where_certificates_are_renewed_is_looked_again_when_it_is_time() {
     assert!(world.events.lock().unwrap().contains(&Event::Renewed));
 }
 
-/// What it said about certificates that it cannot use.
+/// The participant's reports about unusable certificates.
 fn event_texts(world: &World) -> Vec<String> {
     let events = world.events.lock().unwrap();
     let told = events.iter().filter_map(|event| match event {
@@ -124,7 +124,7 @@ fn event_texts(world: &World) -> Vec<String> {
     told.collect()
 }
 
-/// Whoever has stolen the key could use each certificate that it gets.
+/// The thief of the key could use each further certificate.
 #[tokio::test(start_paused = true)]
 async fn a_next_certificate_for_the_same_key_is_refused_until_there_is_one_for_another() {
     let world = World::new();
@@ -209,7 +209,7 @@ async fn what_cannot_be_this_participants_is_refused_before_anything_is_sent() {
     assert_eq!(refused(&world, &(issue(2021..2100).0, "no key".to_owned())), CertificateError::NoKey);
     assert_eq!(world.coordinator.world(|world| world.calls.len()), 0);
     world.run(&issue(2020..2100)).await.unwrap();
-    // One that has ended already replaces nothing.
+    // An expired certificate replaces nothing.
     world.run(&issue(2021..2022)).await.unwrap();
     assert_eq!(world.sent().len(), 1);
 }

@@ -1,5 +1,5 @@
-//! What leaves the device of a participant under a privacy mechanism: clipped, noised, with neither weight nor metrics; and the
-//! terms under which nothing leaves it.
+//! Data leaving a participant under a privacy mechanism: clipped and noised, without weight or metrics. Also the terms that the
+//! participant refuses.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use wire::participant::{Assignment, PrivacyTerms};
 use crate::support::cohort::Hub;
 use crate::support::private::{MECHANISMS, derive, terms};
 
-/// An assignment that says what follows from the terms.
+/// An assignment that matches its terms.
 fn assignment(terms: &PrivacyTerms) -> Assignment {
     let hub = Hub::new(3, 2);
     hub.world(|world| {
@@ -222,7 +222,7 @@ fn a_modulus_without_room_is_refused() {
     assert!(error.to_string().contains("leave"), "{error}");
 }
 
-/// What a coordinator says instead.
+/// The coordinator's forged values.
 type Tweak = fn(&mut Assignment);
 
 #[test]

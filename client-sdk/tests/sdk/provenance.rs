@@ -1,4 +1,4 @@
-//! Nothing is fetched or trained before the coordinator's record of the model is checked, and what was shown is remembered.
+//! A participant checks the coordinator's record before it fetches or trains a model, and remembers the records seen.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use crate::support::Coordinator;
 use crate::support::provenance::{KEYS, Tweak, honest, record, sign};
 use crate::support::trainers::Nudge;
 
-/// Which field of a record is changed after signing: a tweak is a function, and remembers nothing.
+/// The record field changed after signing. Static, because a tweak is a function without state.
 static FIELD: Mutex<usize> = Mutex::new(0);
 
 /// The next attempt of a device that has taken part before.
@@ -34,7 +34,7 @@ fn with_another_file(assignment: &mut Assignment) {
     honest(assignment);
 }
 
-/// The same, which says that it was made in a later round than any before.
+/// The same, with a later round than any before.
 fn with_another_file_of_a_later_round(assignment: &mut Assignment) {
     assignment.base.sha256 = Digest([9; 32]);
     sign(assignment, 0, |record| record.round = Some(MadeIn { round: 100, attempt: 1 }));
@@ -52,10 +52,10 @@ impl Device {
         Self { named: named.to_vec(), ..Self::default() }
     }
 
-    /// A process takes part in so many rounds of a coordinator that says this of its models; what it told the app.
+    /// A process takes part in this many rounds with these records; returns its events.
     async fn run_ahead(&self, rounds: u32, tweak: Option<Tweak>, ahead: bool) -> (Vec<Event>, Coordinator) {
         let coordinator = Coordinator::new(rounds);
-        // A place that was answered is never taken again.
+        // An answered place is never accepted again.
         let attempt =
             self.journal.load(snapshot::ROUND).unwrap().map_or(1, |_| ATTEMPT.fetch_add(1, Ordering::Relaxed));
         coordinator.world(|world| {
@@ -82,7 +82,7 @@ impl Device {
         self.run_ahead(rounds, tweak.into(), false).await
     }
 
-    /// One round of a coordinator that says this, in which nothing is fetched, trained or sent, and the coordinator is told why.
+    /// Runs one round with this record. The participant fetches, trains and sends nothing, and the coordinator gets the reason.
     async fn refuses(&self, tweak: impl Into<Option<Tweak>>) -> (ProvenanceError, Vec<Event>) {
         let (events, coordinator) = self.run(1, tweak).await;
         assert_eq!((coordinator.count("fetch"), coordinator.count("upload")), (0, 0), "{events:?}");
@@ -135,7 +135,7 @@ async fn a_record_of_anything_else_is_refused_field_by_field() {
         ("version", |assignment| sign(assignment, 0, |record| record.version = 1)),
         ("model", |assignment| sign(assignment, 0, |record| record.sha256 = Digest([9; 32]))),
         ("size", |assignment| sign(assignment, 0, |record| record.bytes += 1)),
-        // What a balancer that ends TLS would change: the record is honest.
+        // Possible changes by a TLS-terminating balancer: the record is honest.
         ("training", |assignment| {
             honest(assignment);
             assignment.training.epochs += 1;
@@ -145,7 +145,7 @@ async fn a_record_of_anything_else_is_refused_field_by_field() {
         let (error, _) = Device::default().refuses(tweak).await;
         assert_eq!(error, ProvenanceError::OtherAssignment(what));
     }
-    // A change after signing, of any field, whatever it says.
+    // A change of any field after signing.
     let device = Device::default();
     let (_, coordinator) = device.run(1, honest as Tweak).await;
     let fields = coordinator.world(|world| {
@@ -220,13 +220,13 @@ async fn two_models_of_one_number_are_evidence_that_outlives_the_process() {
     let (error, events) = device.refuses(with_another_file as Tweak).await;
     assert_eq!(error, ProvenanceError::Equivocation { version: 0, sha256: Digest([9; 32]) });
     assert_eq!(events.iter().filter(|event| is_evidence(event)).count(), 1);
-    // Another process: told first of all, and refused as before.
+    // Another process: reported first, and refused as before.
     let (error, events) = device.refuses(with_another_file as Tweak).await;
     assert!(matches!(error, ProvenanceError::Equivocation { version: 0, .. }));
     let told: Vec<_> = events.iter().filter(|event| !matches!(event, Event::Lowered { .. })).collect();
     assert!(is_evidence(told[0]), "{told:?}");
     assert_eq!(events.iter().filter(|event| is_evidence(event)).count(), 1);
-    // What was shown first is still taken; a later round is no excuse where no round made the version that was seen.
+    // The first record seen is still accepted. A later round is no excuse if no round made the version seen.
     let (_, coordinator) = device.run(1, honest as Tweak).await;
     assert_eq!(coordinator.count("fetch"), 1);
     let (error, _) = device.refuses(with_another_file_of_a_later_round as Tweak).await;
@@ -237,7 +237,7 @@ async fn two_models_of_one_number_are_evidence_that_outlives_the_process() {
 async fn a_task_that_was_rebased_goes_on_and_the_app_is_told() {
     let device = Device::default();
     device.run(3, honest as Tweak).await;
-    // A coordinator that has forgotten all but the first two versions, and has gone on beyond the rounds that it had forgotten.
+    // A coordinator that lost all but the first two versions, and continued beyond the lost rounds.
     let (events, _) = device
         .run(
             2,
@@ -289,7 +289,7 @@ async fn training_ahead_of_rounds_is_held_to_the_same() {
         .trainer(Never)
         .on_event(move |event| {
             seen.lock().unwrap().push(event.clone());
-            // It would be asked again and again.
+            // It would be requested repeatedly.
             if let (Event::Refused { .. }, Some(stop)) = (event, stop.lock().unwrap().take()) {
                 stop.send(()).unwrap();
             }
@@ -309,7 +309,7 @@ async fn training_ahead_of_rounds_is_held_to_the_same() {
     assert_eq!(coordinator.count("fetch"), 0, "{events:?}");
 }
 
-/// Not to be asked.
+/// Must not be called.
 struct Never;
 
 impl client_sdk::Trainer for Never {

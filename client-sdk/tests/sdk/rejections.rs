@@ -1,4 +1,4 @@
-//! What the coordinator may say, and what a participant makes of it. Hostile assignments are refused before they cost.
+//! The coordinator's messages and the participant's reactions. Hostile assignments are rejected before they cost resources.
 
 use std::sync::{Arc, Mutex};
 
@@ -176,7 +176,7 @@ async fn an_assignment_that_makes_no_sense_is_refused_before_anything_is_fetched
         outcome.unwrap();
         assert_eq!(coordinator.world(|world| world.abandoned.clone()), [(1, "refused")], "{what}");
         assert_eq!(coordinator.count("fetch"), 0, "{what}");
-        // What is too large for the app is refused; what makes no sense cannot be trained.
+        // Oversized assignments are refused; inconsistent ones fail in training.
         let told = |event: &Event| matches!(event, Event::TrainingFailed { .. } | Event::Refused { .. });
         assert!(events.iter().any(told), "{what}");
     }

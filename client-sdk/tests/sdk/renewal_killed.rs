@@ -1,5 +1,5 @@
 //! A participant is killed at every action of its enrolment and its renewals, before and after the action took effect: it comes back with
-//! one certificate that works, whether the coordinator has it made or somebody else issues it.
+//! one valid certificate, issued by the coordinator or elsewhere.
 
 use std::sync::{Arc, Mutex};
 
@@ -33,7 +33,7 @@ fn leaf(chain_pem: &str) -> Der {
 /// What the coordinator knows of the participant's certificates.
 #[derive(Default)]
 struct Registry {
-    /// What was shown with the request that is answered.
+    /// The certificate shown with the answered request.
     shown: Option<Der>,
     newest: Option<Der>,
     /// Good until the newest is used.

@@ -33,7 +33,7 @@ fn fresh(personal: bool) -> Device {
     Device::with(Arc::new(MemoryJournal::new()), 0, coordinator, Nudge::default(), in_the_clear())
 }
 
-/// Runs to the end; `kill` says whether the process dies at the action of this number. How many there were.
+/// Runs to the end; `kill` returns whether the process dies at the action with this number. Returns the number of actions.
 fn run(device: &mut Device, kill: impl Fn(usize) -> Option<Effect>) -> usize {
     let actions = device.run(MOST, kill);
     assert!(actions < MOST, "it does not come to an end");

@@ -1,4 +1,4 @@
-//! A journal's folder that was restored from a copy: what it held once must not be said once more.
+//! A journal folder restored from a copy: an earlier message must not be sent again.
 
 use std::fs;
 use std::path::Path;
@@ -29,7 +29,7 @@ fn a_folder_restored_in_mid_session_gives_no_second_input_under_the_same_masks()
     let open = || JournalFiles::beside(&folder).open();
     let journal: Arc<dyn Journal> = Arc::new(open().unwrap());
     devices[0] = Device::on(journal, 0, &hub, crate::support::settings());
-    // Everybody has its masks and is about to train, and the folder is copied.
+    // All have their masks and are about to train, and the folder is copied.
     run_until(&mut devices, |device| device.events.iter().any(|event| matches!(event, Event::Delivered { .. })));
     copy(&folder, &saved);
     let is_sent = |device: &Device| device.log.contains(&"upload");
@@ -37,7 +37,7 @@ fn a_folder_restored_in_mid_session_gives_no_second_input_under_the_same_masks()
     run_until(&mut devices[..1], is_sent);
     let input = || hub.world(|world| world.said.get(&(1, 1, "input", 0)).cloned());
     assert!(input().is_some());
-    // The copy comes back, the device has learnt something else meanwhile, and the coordinator asks for its input once more.
+    // The copy comes back, the device has trained differently in between, and the coordinator requests its input again.
     hub.world(|world| world.forget_input(0));
     let events = std::mem::take(&mut devices[0].events);
     drop(devices.remove(0));
@@ -51,7 +51,7 @@ fn a_folder_restored_in_mid_session_gives_no_second_input_under_the_same_masks()
         Ok(journal) => {
             let mut victim = Device::on(Arc::new(journal), 0, &hub, crate::support::settings());
             victim.trainer = Exact::new(4);
-            // Whoever says its input in another way fails in `Device::step`.
+            // A device that sends another input fails in `Device::step`.
             run_until(std::slice::from_mut(&mut victim), is_sent);
             unreachable!("the input of a process that trained something else is another");
         }

@@ -1,4 +1,4 @@
-//! Every secret that whole rounds used is looked for in everything that an observer, a log or the coordinator gets to see.
+//! Searches for every secret of whole rounds in all data visible to an observer, a log or the coordinator.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use wire::base64;
 use crate::support::cohort::Hub;
 use crate::support::device::{Device, cohort, deal_garbage, finish, refusals};
 
-/// What a journal's record holds that nobody else may learn. `kept` never leaves the device; of the two `shares` of a dealer
+/// Secrets in a journal's record. `kept` never leaves the device; of the two `shares` of a dealer
 /// one may be revealed in the end.
 #[derive(Default)]
 struct Secrets {
@@ -76,7 +76,7 @@ fn spellings(secret: &[u8]) -> Vec<Vec<u8>> {
     spellings
 }
 
-/// Everything that is told about a run: events, outcomes, settings, errors of damaged records.
+/// All output of a run: events, outcomes, settings, errors of damaged records.
 fn event_text(devices: &[Device]) -> Vec<u8> {
     let mut text = String::new();
     for device in devices {

@@ -101,7 +101,7 @@ fn a_participant_soon_learns_what_it_waits_for_though_it_is_invited_first() {
         devices[0].step(None);
     }
     asked.dedup();
-    // Alone, it is invited, and then told to come back.
+    // Alone, it is invited, and then sent away.
     assert_eq!(asked, [(false, 1_500), (true, 1_500), (true, 25_000)]);
 }
 
@@ -149,7 +149,7 @@ fn an_invitation_below_its_policy_is_declined_at_a_bounded_pace() {
         ("tolerated_colluders", |policy| policy.min_tolerated_colluders = 1),
         ("min_cohort", |policy| policy.min_cohort = 4),
         ("max_corrupt", |policy| policy.min_tolerated_corrupt = 0.1),
-        ("min_included", |policy| policy.min_included = 1),
+        ("min_included is 2, and this participant takes part from 3 on", |policy| policy.min_included = 3),
     ];
     for (limit, change) in policies {
         let hub = Hub::new(1, 1);
@@ -167,6 +167,25 @@ fn an_invitation_below_its_policy_is_declined_at_a_bounded_pace() {
         assert!(waits.max().unwrap() >= 30, "it comes back ever later");
         assert!(device.records.is_empty(), "no keys were made");
     }
+}
+
+#[test]
+fn a_declined_invitation_is_reported_at_once_and_then_for_a_while() {
+    let hub = Hub::new(1, 1);
+    let mut device = Device::new(0, &hub, policy(|policy| policy.min_cohort = 4));
+    let (mut asked, mut waited) = (Vec::new(), Vec::new());
+    for _ in 0..40 {
+        match device.poll(Input::Tick) {
+            Action::Send(Request::CheckIn(request)) => asked.push(request.refusals),
+            Action::WaitUntil(_) => waited.push(asked.len()),
+            _ => {}
+        }
+        device.step(None);
+    }
+    asked.dedup();
+    assert_eq!((asked[0].len(), asked[1].len()), (0, 1));
+    assert_eq!(asked[1][0].reason, RefusalCode::Policy);
+    assert!(waited.iter().all(|asked| *asked > 1), "it does not wait before it has reported that: {waited:?}");
 }
 
 #[test]
@@ -236,7 +255,7 @@ fn places_below_its_policy_are_given_up_ever_less_often() {
     assert!(early <= std::time::Duration::from_millis(3500) && late > 2 * early, "{early:?}, {late:?}");
 }
 
-/// A cohort in which each assignment is spoiled: nobody may deal anything.
+/// A cohort with forged assignments: no member may deal shares.
 fn refused_at_assignment(words: &str, spoil: impl FnOnce(&Hub)) {
     let hub = Hub::new(3, 1);
     let mut devices = cohort(&hub);
@@ -295,12 +314,12 @@ fn an_assignment_that_the_terms_do_not_cover_is_refused() {
             world.tweak = Some(|a| (a.encoding.modulus_bits, a.encoding.max_weight) = (31, 50));
         });
     });
-    // Told of groups only now, when the keys are made for another session.
+    // Groups are announced only now, when the keys belong to another session.
     refused_at_assignment("another size of a group", |hub| {
         hub.world(|world| world.tweak = Some(|a| a.encoding.groups = Some(GroupTerms { size: 4 })));
     });
     refused_at_assignment("another cohort", |hub| hub.world(|world| world.tweak = Some(|a| a.cohort = 2)));
-    // Were others told to stand still, the sum would be the update of whoever was not.
+    // If the others had a zero learning rate, the sum would be one participant's update.
     refused_at_assignment("training", |hub| hub.world(|world| world.tweak = Some(|a| a.training.learning_rate = 1e-9)));
     refused_at_assignment("training", |hub| hub.world(|world| world.tweak = Some(|a| a.training.proximal_mu = 1e9)));
     refused_at_assignment("training", |hub| hub.world(|world| world.tweak = Some(|a| a.base.version += 1)));
@@ -329,8 +348,7 @@ fn a_bound_below_what_the_encoding_yields_is_refused() {
 /// Another announcement, where it is of the right kind.
 type Lie = fn(Announcement, &[u8]) -> Option<Vec<u8>>;
 
-/// A lie that only device 0 is told: it leaves, says nothing after it, and the sum is that of the others, or includes it if
-/// its input was sent.
+/// A lie to device 0 only: it leaves and sends nothing afterwards. The sum includes its input only if it was sent before.
 fn lied_to(words: &str, included: bool, bend: Lie) {
     let hub = Hub::new(5, 1);
     hub.world(|world| {
@@ -413,7 +431,7 @@ fn later_announcements_that_lie_are_refused() {
         agreement.signatures = agreement.signatures.as_slice()[..2].to_vec().into();
         Some(agreement.encode())
     });
-    // A ciphertext that its dealer did not sign like that: no key is revealed for it.
+    // A ciphertext without a valid signature of its dealer: no key is revealed for it.
     lied_to("delivered share", false, |what, message| {
         let mut delivery = (what == Announcement::Delivery).then(|| Delivery::decode(message).unwrap())?;
         let mut sealed = delivery.sealed.as_slice().to_vec();

@@ -1,5 +1,5 @@
-//! A participant of a round with secure aggregation is killed at every action, before and after the action took effect, or told
-//! that its round is over: it says the same or nothing, no update counts twice, and no secret outlives its round.
+//! A participant of a secure round is killed at every action, before and after its effect, or notified that its round has ended. It
+//! sends the same bytes or nothing, no update counts twice, and secrets end with their round.
 
 use client_sdk::conditions::Readiness;
 use client_sdk::journal::Journal as _;
@@ -104,8 +104,8 @@ fn whoever_is_told_that_the_round_is_over_goes_on_with_the_next_and_keeps_no_sec
 
 #[test]
 fn a_later_attempt_is_joined_with_fresh_keys_unless_an_input_was_sent() {
-    // Up to which event the first attempt comes; whether a second is joined. Whoever holds its masks goes on to train and
-    // may have sent before it hears of another attempt; a process that died with them has not.
+    // The last event of the first attempt, and whether the device joins a second one. A member with its masks continues to train and
+    // may have sent before it hears of another attempt; a killed process loses its masks and cannot.
     let stages: [(&str, Reached, [bool; 2]); 4] = [
         ("keys", |event| matches!(event, Event::Invited { .. }), [true, true]),
         ("shares", |event| matches!(event, Event::Shared { .. }), [true, true]),

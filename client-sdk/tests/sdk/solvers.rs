@@ -1,4 +1,4 @@
-//! FedNova and SCAFFOLD on the wire and in the journal: what is sent, what is kept, and which of it counts after a round failed.
+//! FedNova and SCAFFOLD on the wire and in the journal: sent data, kept data, and the valid record after a failed round.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use crate::support::{Coordinator, task};
 /// Parameters of the support's model.
 const PARAMETERS: usize = 5;
 
-/// Takes steps that go 0.5 far, along a gradient of -0.5 everywhere, corrected as it is told; remembers how.
+/// Takes steps of length 0.5 along a gradient of -0.5 everywhere, with the given correction, and records the correction.
 #[derive(Clone, Default)]
 struct Steps {
     corrections: Arc<Mutex<Vec<f32>>>,
@@ -167,7 +167,7 @@ async fn assignments_that_cannot_be_followed_are_refused() {
     }
 }
 
-/// Runs `rounds` rounds, with a restart of the participant after each; the corrections it was told, one for each round.
+/// Runs `rounds` rounds, with a restart of the participant after each; returns the corrections, one for each round.
 async fn corrections(rounds: u32, failing: &[u32]) -> (Coordinator, Vec<f32>) {
     let (trainer, journal) = (Steps::default(), Arc::new(MemoryJournal::new()));
     let coordinator = federation(0, scaffold);
@@ -259,7 +259,7 @@ async fn whoever_lost_what_the_coordinator_counts_on_takes_no_part() {
     coordinator.world(|world| world.scaffold = true);
     run(&coordinator, Steps::default(), Arc::default()).await;
     coordinator.world(|world| world.rounds = 2);
-    // Another journal, which has never seen the first round.
+    // A new journal, without the first round.
     let told = run(&coordinator, Steps::default(), Arc::default()).await;
     assert!(told.len() == 1 && told[0].contains("enrol anew"), "{told:?}");
     coordinator.world(|world| assert_eq!(world.abandoned, [(2, "refused")]));

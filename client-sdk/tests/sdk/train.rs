@@ -1,4 +1,4 @@
-//! The ready trainer from outside: it learns, repeats itself bit for bit, and says what is wrong with its input.
+//! The ready trainer from outside: it learns, is reproducible bit for bit, and reports invalid input.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -18,7 +18,7 @@ fn sgd(plan: &TrainingPlan) -> Sgd<'_> {
     Sgd { plan, seed: 0 }
 }
 
-/// Rows whose label is decided by which of the first numbers is largest.
+/// Rows labelled by the index of the largest of their first numbers.
 fn labelled(count: usize, width: usize, classes: u32) -> (Vec<f32>, Vec<u32>) {
     let mut rng = ChaCha8Rng::seed_from_u64(1);
     let features: Vec<f32> = (0..count * width).map(|_| (rng.next_u32() >> 8) as f32 / 8_388_608.0 - 1.0).collect();
@@ -75,7 +75,7 @@ fn a_proximal_term_keeps_the_model_near_its_start() {
     assert!(held < 0.5 * free, "{held} {free}");
 }
 
-/// Same seed, same bits, also while other threads keep every core busy and train beside it.
+/// Same seed, same bits, also while other threads train on every core.
 #[test]
 fn training_repeats_bit_for_bit() {
     let (features, labels) = labelled(40, 28 * 28, 4);
@@ -118,14 +118,14 @@ fn training_repeats_bit_for_bit() {
 fn a_gru_learns_a_cycle() {
     let model = Architecture::Gru(Gru { hidden: 24, ..Gru::with_vocabulary(5) });
     let start = model.initial(1).unwrap();
-    // 0 1 2 1 0 1 2 1 …: what follows a 1 depends on what came before it.
+    // 0 1 2 1 0 1 2 1 …: the successor of a 1 depends on its predecessor.
     let text: Vec<u32> = [0, 1, 2, 1].into_iter().cycle().take(161).collect();
     let examples = Examples::Text { inputs: &text[..160], targets: &text[1..], length: 10 };
     let plan = TrainingPlan { epochs: 60, batch_size: 4, learning_rate: 0.2, momentum: 0.9, ..one_epoch() };
     let trained = train(&model, &start, examples, sgd(&plan), &Device::Cpu).unwrap();
     let after = evaluate(&model, &moved(&start, &trained.delta), examples, &Device::Cpu).unwrap();
     assert_eq!(after.examples, 16);
-    // A sequence that begins with a 1 cannot know what follows it; everything else can be known.
+    // The successor of an initial 1 is unpredictable; all others are predictable.
     assert!(after.accuracy >= 0.94, "{after:?}");
 }
 

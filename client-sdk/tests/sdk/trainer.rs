@@ -1,4 +1,4 @@
-//! What a trainer may get wrong: a local error each time, the place is given up, and nothing is sent.
+//! Errors of trainers: each is a local error, after which the participant gives up the place and sends nothing.
 
 use std::sync::{Arc, Mutex};
 

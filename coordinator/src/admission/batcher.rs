@@ -1,5 +1,4 @@
-//! Batches many facts into one transaction: a sender waits for the commit that contains its fact, and shares the cost
-//! with all senders that arrived meanwhile.
+//! Batches many facts into one transaction: a sender waits for the commit of its fact, and shares its cost with all concurrent senders.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,22 +16,22 @@ const BATCH_MAX: usize = 256;
 /// Maximum number of queued facts; further senders wait.
 const QUEUE: usize = 1024;
 
-/// How long facts that nobody waits for are held for others to join them.
+/// How long facts without a waiting sender are held, to batch them with others.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Linger {
     facts: Duration,
-    /// The same for batches of renewals only, which extend check-ins that are still valid for seconds. A crash loses no
-    /// more than these: waiting participants ask again, and are written.
+    /// The same for batches of renewals only, which extend check-ins still valid for seconds. A crash loses only these: waiting
+    /// participants retry, and are written.
     renewals: Duration,
 }
 
 impl Linger {
     pub(crate) const USUAL: Self = Self { facts: Duration::from_millis(20), renewals: Duration::from_millis(250) };
-    /// They are written at once, for a caller that owns time.
+    /// Writes at once, for callers with virtual time.
     pub(crate) const NONE: Self = Self { facts: Duration::ZERO, renewals: Duration::ZERO };
 }
 
-/// Reasons a fact was not written.
+/// Reasons why a fact was not written.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InboxError {
     #[error(transparent)]
@@ -43,7 +42,7 @@ pub(crate) enum InboxError {
 
 type Job = (Fact, Option<oneshot::Sender<Result<FactOutcome, StoreError>>>);
 
-/// The entrance for facts.
+/// The queue for facts.
 #[derive(Clone)]
 pub(crate) struct Inbox(mpsc::Sender<Job>);
 
@@ -72,8 +71,8 @@ impl Inbox {
         Ok(answer.await.map_err(|_| InboxError::Closed)??)
     }
 
-    /// Queues a fact to be written soon, before any that is submitted later; returns whether it did. Drops it if the
-    /// queue is full: nothing may depend on it.
+    /// Queues a fact to be written soon, before any later submission; returns whether it was queued. A full queue drops the fact: callers
+    /// must not depend on it.
     pub(crate) fn note(&self, fact: Fact) -> bool {
         let left = self.0.try_send((fact, None)).is_ok();
         if !left {
@@ -96,7 +95,7 @@ async fn run(
             biased;
             count = receiver.recv_many(&mut jobs, BATCH_MAX) => if count == 0 { return },
             () = shutdown.cancelled() => {
-                // Queued facts are still written; no new ones get in.
+                // Queued facts are still written; new ones are rejected.
                 receiver.close();
                 if receiver.recv_many(&mut jobs, BATCH_MAX).await == 0 { return }
             }
@@ -107,7 +106,7 @@ async fn run(
 }
 
 impl Linger {
-    /// Waits for others to join `jobs`.
+    /// Waits for further facts to join `jobs`.
     async fn fill(self, receiver: &mut mpsc::Receiver<Job>, jobs: &mut Vec<Job>) {
         let began = tokio::time::Instant::now();
         while jobs.len() < BATCH_MAX && jobs.iter().all(|(_, reply)| reply.is_none()) {
@@ -144,7 +143,7 @@ async fn deliver(store: &Store, clock: &dyn Clock, jobs: Vec<Job>) {
             told.for_each(|(reply, error)| answer(reply, Err(error)));
         }
         Err(error) => {
-            // One fact may be the cause: writes each separately, so that the others do not suffer.
+            // One fact may be the cause: writing each separately protects the others.
             tracing::debug!(%error, facts = facts.len(), "a batch failed; writing its facts one by one");
             for (fact, reply) in facts.into_iter().zip(replies) {
                 let outcome = write_batch(store, clock, &[fact]).await;
@@ -154,11 +153,12 @@ async fn deliver(store: &Store, clock: &dyn Clock, jobs: Vec<Job>) {
     }
 }
 
-/// The error again, if no fact is its cause: the database or the disk serves nobody, and to try each fact would only take longer.
+/// The error again, if no fact caused it: the database or the disk is unavailable, and retrying each fact would only take longer.
 fn of_everybody(error: &StoreError) -> Option<StoreError> {
     match error {
         StoreError::Busy => Some(StoreError::Busy),
         StoreError::Unreachable(why) => Some(StoreError::Unreachable(why.clone())),
+        StoreError::NoAccess(why) => Some(StoreError::NoAccess(why.clone())),
         StoreError::BlobsAway(why) => Some(StoreError::BlobsAway(why.clone())),
         StoreError::Full => Some(StoreError::Full),
         StoreError::TooManyFiles => Some(StoreError::TooManyFiles),
@@ -175,10 +175,6 @@ fn of_everybody(error: &StoreError) -> Option<StoreError> {
 async fn write_batch(store: &Store, clock: &dyn Clock, facts: &[Fact]) -> Result<Vec<FactOutcome>, StoreError> {
     let now = clock.now();
     let outcomes = store.transact("admit", |tx| Box::pin(async move { write(tx, facts, now).await })).await?;
-    #[cfg(feature = "deliberate-faults")]
-    if crate::faults::present() == Some(crate::faults::Fault::LostWake) {
-        return Ok(outcomes);
-    }
     if facts.iter().any(Fact::may_move_a_round) {
         store.wake().publish(WakeEvent::Work);
     }
@@ -187,7 +183,7 @@ async fn write_batch(store: &Store, clock: &dyn Clock, facts: &[Fact]) -> Result
 
 fn answer(reply: Option<oneshot::Sender<Result<FactOutcome, StoreError>>>, outcome: Result<FactOutcome, StoreError>) {
     if let Some(reply) = reply {
-        // A sender that gave up asks again and finds the result.
+        // A sender that gave up retries and gets the result.
         let _ = reply.send(outcome);
     } else if let Err(error) = outcome {
         tracing::warn!(%error, "a note could not be written");
@@ -198,13 +194,14 @@ fn answer(reply: Option<oneshot::Sender<Result<FactOutcome, StoreError>>>, outco
 mod tests {
     use super::*;
 
-    /// Each of 256 facts would wait for the database as long as all of them have.
+    /// Otherwise each of 256 facts would wait for the database as long as the whole batch.
     #[test]
     fn what_no_fact_causes_is_told_to_everybody_at_once() {
         let away = || "away".to_owned();
         for error in [
             StoreError::Busy,
             StoreError::Unreachable(away()),
+            StoreError::NoAccess(away()),
             StoreError::BlobsAway(away()),
             StoreError::Full,
             StoreError::TooManyFiles,

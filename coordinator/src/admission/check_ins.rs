@@ -1,34 +1,34 @@
-//! Waiting check-ins: which participants wait, whose check-in is already written, and when to come back.
+//! Waiting check-ins: waiting participants, written check-ins, and return times.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use federation::cohort::CoarseLoss;
-use federation::id::{ParticipantId, TaskId};
+use federation::id::{Digest, ParticipantId, TaskId};
 use federation::time::Timestamp;
 use federation::training::Claim;
+use listener::Guarded;
 use store::entity::check_in::{CheckIn, CheckInKeys};
 use store::{Store, WakeEvent};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::guarded::Guarded;
 use crate::random::Random;
 
-/// How long a participant stays checked in after the time it was told to come back.
+/// How long a participant stays checked in after its return time.
 const GRACE: Duration = Duration::from_secs(10);
 /// A written check-in is renewed when less than this would be left of the grace period.
 const SLACK: Duration = Duration::from_secs(5);
-/// Fewer participants than this need no spreading, and a demo must not be slowed down.
+/// Below this number of participants, spreading is unnecessary, and would slow down a demo.
 const FEW: usize = 100;
-/// Longest pause of few participants.
+/// Longest pause with few participants.
 const FEW_PAUSE_MS: u64 = 50;
-/// The pause is at least this fraction of the time in which all known participants check in once. It tells participants
-/// how many they are, and so how far to spread their retries while the coordinator is away.
+/// The pause is at least one in this many parts of the cycle in which all known participants check in once. It conveys their number to
+/// participants, and so how far to spread their retries while the coordinator is unavailable.
 const LEAST_PAUSE: u64 = 10;
-/// Maximum number of remembered check-ins.
+/// Maximum number of cached check-ins.
 const WRITTEN_MAX: usize = 200_000;
 
 /// The waiting participants and their written check-ins. Clones share them.
@@ -37,7 +37,7 @@ pub(crate) struct CheckIns(Arc<Shared>);
 
 struct Shared {
     waiting: Guarded<HashMap<ParticipantId, Arc<Notify>>>,
-    /// By participant; one entry per task that it checks in for.
+    /// By participant; one entry per task of its check-ins.
     written: Guarded<HashMap<ParticipantId, Vec<CheckIn>>>,
     check_ins_per_second: u32,
 }
@@ -48,32 +48,36 @@ pub(crate) struct Offer {
     /// Number of training examples.
     pub(crate) examples: u64,
     pub(crate) loss: Option<CoarseLoss>,
-    /// Its report on the training it was given ahead of rounds.
+    /// Its report on its training ahead of rounds.
     pub(crate) training: Option<Claim>,
     /// See [`CheckIn::round_trip_ms`].
     pub(crate) round_trip_ms: Option<u32>,
     /// See [`CheckIn::sent_round`].
     pub(crate) sent_round: Option<u32>,
+    /// Code of the participant's reason to refuse the task ([`CheckIn::refusal`]).
+    pub(crate) refusal: Option<&'static str>,
+    /// See [`CheckIn::batch`].
+    pub(crate) batch: Option<Digest>,
 }
 
 impl Offer {
-    /// What a check-in says.
+    /// The contents of a check-in.
     fn of(check_in: &CheckIn) -> Self {
-        let &CheckIn { examples, loss, training, round_trip_ms, sent_round, .. } = check_in;
-        Self { examples, loss, training, round_trip_ms, sent_round }
+        let &CheckIn { examples, loss, training, round_trip_ms, sent_round, refusal, batch, .. } = check_in;
+        Self { examples, loss, training, round_trip_ms, sent_round, refusal, batch }
     }
 }
 
-/// What a due check-in changes.
+/// The change in a due check-in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CheckInChange {
-    /// Information that is not written yet.
+    /// New information.
     New,
-    /// Only an extension of what is written.
+    /// Only an extension of the written check-in.
     Extension,
 }
 
-/// A participant that waits for work.
+/// A participant waiting for work.
 pub(crate) struct WaitingParticipant {
     check_ins: CheckIns,
     participant: ParticipantId,
@@ -81,16 +85,16 @@ pub(crate) struct WaitingParticipant {
 }
 
 impl WaitingParticipant {
-    /// Resolves when there may be something for this participant after this was created.
+    /// Resolves when this participant may have work after this was created.
     pub(crate) fn called(&self) -> tokio::sync::futures::Notified<'_> {
         self.notify.notified()
     }
 }
 
 impl WaitingParticipant {
-    /// Whether the participant has no other waiting request.
+    /// Whether this is the participant's only waiting request.
     pub(crate) fn is_only_one(&self) -> bool {
-        // The two owners are the map and this one.
+        // The two owners are the map and this value.
         self.check_ins.0.waiting.with(|_| Arc::strong_count(&self.notify) == 2)
     }
 }
@@ -106,7 +110,7 @@ impl Drop for WaitingParticipant {
 }
 
 impl CheckIns {
-    /// Starts the task that receives wake-ups and wakes the participants concerned.
+    /// Starts the task that receives wake-ups and wakes the affected participants.
     #[must_use]
     pub(crate) fn start(
         store: &Store,
@@ -149,11 +153,11 @@ impl CheckIns {
                         .for_each(|n| n.notify_waiters());
                 });
             }
-            // A task that begins or ends concerns everybody, which is rare.
+            // A task's start or end affects all participants, and is rare.
             WakeEvent::Task(_) => self.call_everybody(),
             WakeEvent::Opened(task) => self.call_those_ready_for(*task),
             WakeEvent::Lost => {
-                // Unknown participants may have been drawn meanwhile, and are no longer checked in.
+                // Unknown participants may have been drawn in between, and are no longer checked in.
                 self.0.written.lock().clear();
                 self.call_everybody();
             }
@@ -161,7 +165,7 @@ impl CheckIns {
         }
     }
 
-    /// Wakes the participants checked in for this task, and those not yet known.
+    /// Wakes the participants checked in for this task, and unknown ones.
     fn call_those_ready_for(&self, task: TaskId) {
         let elsewhere: HashSet<_> = self.0.written.with(|written| {
             let elsewhere =
@@ -185,8 +189,8 @@ impl CheckIns {
         WaitingParticipant { check_ins: self.clone(), participant, notify }
     }
 
-    /// The check-in to write for a participant that will be heard from again within `away`, and whether it only renews
-    /// a valid one; `None` if the written one already says the same for long enough.
+    /// The check-in to write for a participant expected back within `away`, and whether it only renews a valid one; `None` if the written
+    /// one is the same and valid for long enough.
     #[must_use]
     pub(crate) fn due(
         &self,
@@ -214,19 +218,21 @@ impl CheckIns {
             Some(_) | None => CheckInChange::New,
         };
         let expires_at = now.plus(away + GRACE);
-        let Offer { examples, loss, training, round_trip_ms, sent_round } = offer;
+        let Offer { examples, loss, training, round_trip_ms, sent_round, refusal, batch } = offer;
         let check_in = CheckIn {
             loss,
             keys,
             training,
             round_trip_ms,
             sent_round,
+            refusal,
+            batch,
             ..CheckIn::new(participant, task, examples, now, expires_at)
         };
         Some((check_in, change))
     }
 
-    /// Remembers a written check-in.
+    /// Caches a written check-in.
     pub(crate) fn remember(&self, check_in: CheckIn, now: Timestamp) {
         self.0.written.with(|written| {
             if written.len() >= WRITTEN_MAX {
@@ -240,7 +246,7 @@ impl CheckIns {
         });
     }
 
-    /// Forgets a check-in that is withdrawn and returns it as it was written; `None` if none is known to be.
+    /// Forgets a withdrawn check-in and returns it as written; `None` if unknown.
     #[must_use]
     pub(crate) fn withdraw(&self, participant: ParticipantId, task: TaskId) -> Option<CheckIn> {
         self.0.written.with(|written| {
@@ -255,8 +261,8 @@ impl CheckIns {
         self.0.written.lock().remove(&participant);
     }
 
-    /// When a participant that waited `waited` should come back, such that all known participants, spread evenly, stay
-    /// below the configured rate of check-ins.
+    /// The pause of a participant that waited `waited`, chosen so that all known participants, spread evenly, stay below the configured
+    /// rate of check-ins.
     #[must_use]
     pub(crate) fn come_back(&self, waited: Duration, random: &Random) -> Duration {
         let known = self.0.written.lock().len();
@@ -266,7 +272,7 @@ impl CheckIns {
         let cycle_ms = known as u64 * 1000 / u64::from(self.0.check_ins_per_second);
         let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
         let pause_ms = cycle_ms.saturating_sub(waited_ms).max(cycle_ms / LEAST_PAUSE).max(FEW_PAUSE_MS);
-        // Between half and one and a half of it: the mean is unchanged, and participants that arrive together separate.
+        // Between half and one and a half of it: the mean is unchanged, and simultaneous participants separate.
         Duration::from_millis(pause_ms / 2 + random.up_to(pause_ms))
     }
 
@@ -298,7 +304,15 @@ mod tests {
     }
 
     fn offer(examples: u64) -> Offer {
-        Offer { examples, loss: None, training: None, round_trip_ms: None, sent_round: None }
+        Offer {
+            examples,
+            loss: None,
+            training: None,
+            round_trip_ms: None,
+            sent_round: None,
+            refusal: None,
+            batch: None,
+        }
     }
 
     const TASK: TaskId = TaskId(uuid::Uuid::from_u128(1));

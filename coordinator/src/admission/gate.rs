@@ -11,11 +11,11 @@ use store::entity::admitted::Admitted;
 use store::entity::standing::Standing;
 use store::{Store, StoreError};
 
-use crate::models::Models;
-use crate::session::Session;
-use crate::sessions::{SessionFound, Sessions};
+use crate::rounds::models::Models;
+use crate::rounds::session::Session;
+use crate::rounds::sessions::{SessionFound, Sessions};
 
-/// Reasons a masked input or message is rejected. Reported to the participant.
+/// Reasons for rejecting a masked input or message. Reported to the participant.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Rejection {
     #[error("there is no such round, or no such attempt at it")]
@@ -24,13 +24,13 @@ pub(crate) enum Rejection {
     #[error("the round is {state}; this is taken while it is {wanted}")]
     PhaseClosed {
         state: RoundState,
-        /// The state in which it is accepted.
+        /// The required state.
         wanted: RoundState,
     },
     /// The round has no secure aggregation session.
     #[error("the round has no secure aggregation")]
     NoSession,
-    /// Another message of that kind was accepted before, and stays.
+    /// Another message of this kind was accepted before, and is final.
     #[error("another message of this kind was accepted before; it cannot be replaced")]
     DifferentMessage,
     /// The protocol rejects the message.
@@ -40,34 +40,34 @@ pub(crate) enum Rejection {
         code: &'static str,
         problem: String,
     },
-    /// The body is not the one that was signed.
+    /// The body differs from the signed one.
     #[error(
         "the body does not have the digest that its signature is for: it was changed on the way, or signed for another"
     )]
     NotSigned,
-    /// The participant has no place in the round, or no longer.
+    /// The participant lacks a place in the round, or lost it.
     #[error("this participant has no place in this attempt of the round: {why}")]
     NotAssigned { why: &'static str },
-    /// A different input was accepted before, or announced in parts, and stays.
+    /// A different input was accepted, or announced in parts, before; it is final.
     #[error("a masked input with SHA-256 {stored} was accepted or announced before; another one cannot replace it")]
     DifferentInput {
-        /// What names that input.
+        /// The name of the earlier input.
         stored: Digest,
     },
     /// The length differs from the task's masked inputs.
     #[error("the masked input has {got} bytes; those of this task have {expected}")]
     WrongLength {
         expected: u64,
-        /// Actual or announced length; or the first byte count that was too large.
+        /// Actual or announced length; or the first excessive byte count.
         got: u64,
     },
-    /// The part belongs to no input that the participant has announced, or not any more.
+    /// The part belongs to no currently announced input of the participant.
     #[error("part {part} belongs to no input that was announced here: send its manifest again")]
     PartNotExpected { part: u32 },
-    /// All parts came, but nothing tells any more what they belong to.
+    /// All parts arrived, but their input is no longer announced.
     #[error("the input whose parts are {root} is not announced here any more: send its manifest again")]
     NotAnnounced { root: Digest },
-    /// Larger than any masked input that this coordinator accepts.
+    /// Larger than every masked input accepted by this coordinator.
     #[error("masked inputs may have at most {limit} bytes here")]
     TooLarge { limit: u64 },
     /// The body does not match the announced digest.
@@ -76,7 +76,7 @@ pub(crate) enum Rejection {
     /// Added to the others, it could spoil or wrap their sum.
     #[error("the masked input is not valid in this task's encoding: {0}")]
     Implausible(String),
-    /// The connection ended too early. Nothing is kept.
+    /// The connection ended too early. The received data is dropped.
     #[error("the body was cut off after {got} bytes; nothing of it is kept, send it again")]
     CutOff {
         /// Number of bytes received.
@@ -84,18 +84,18 @@ pub(crate) enum Rejection {
     },
 }
 
-/// Why somebody may not enter.
+/// Reasons why an input is not admitted.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AdmissionError {
-    /// Expected, and told to the participant.
+    /// Expected, and reported to the participant.
     #[error(transparent)]
     Rejected(#[from] Rejection),
-    /// It could not be judged.
+    /// Validation failed because of the store.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Leave to send a masked input.
+/// Permission to send a masked input.
 #[derive(Clone)]
 pub(crate) struct UploadPermit {
     /// Required SHA-256.
@@ -105,13 +105,13 @@ pub(crate) struct UploadPermit {
     /// The task's encoding of updates.
     pub(crate) codec: UpdateCodec,
     pub(crate) modulus: Modulus,
-    /// The same input was already accepted: nothing needs to be stored, and the receipt is repeated.
+    /// The earlier acceptance of the same input: the input is not stored again, and the receipt is repeated.
     pub(crate) earlier: Option<Admitted>,
-    /// The session that judges the signature; without one, the coordinator can read the input.
+    /// The session for checking the signature; without one, the coordinator can read the input.
     pub(crate) session: Option<Arc<Session>>,
 }
 
-/// Judges whether a participant may send a masked input at all, before anything of it is read.
+/// Checks whether a participant may send a masked input at all, before reading it.
 ///
 /// # Errors
 /// [`AdmissionError`].
@@ -124,7 +124,7 @@ pub(crate) async fn may_send(
     Ok(check_standing(&standing)?)
 }
 
-/// A receipt may be asked for again at any time, also when the round is long over; an input is taken while it collects.
+/// A receipt may be requested again at any time, also after the round; inputs are only accepted while the round collects.
 fn check_standing(standing: &Standing) -> Result<(), Rejection> {
     let round = standing.round.as_ref().ok_or(Rejection::NoSuchRound)?;
     if standing.admitted.is_some() {
@@ -134,7 +134,7 @@ fn check_standing(standing: &Standing) -> Result<(), Rejection> {
     open(round.state, RoundState::Collecting)
 }
 
-/// Judges an announced masked input.
+/// Validates an announced masked input.
 ///
 /// # Errors
 /// [`AdmissionError`].
@@ -194,7 +194,7 @@ pub(crate) struct SessionMember {
     pub(crate) state: RoundState,
 }
 
-/// Finds a participant's place in a round with secure aggregation, whatever its state.
+/// Finds a participant's place in a round with secure aggregation, in any state.
 ///
 /// # Errors
 /// [`AdmissionError`].
@@ -211,7 +211,7 @@ pub(crate) async fn find_member(
         if round.limits.secure.is_none() {
             return Err(Rejection::NoSession.into());
         }
-        // Nobody has a place before the draw.
+        // Assignments begin with the draw.
         if state != RoundState::Selecting {
             may_answer(standing.place)?;
         }
@@ -241,7 +241,7 @@ pub(crate) fn open(state: RoundState, wanted: RoundState) -> Result<(), Rejectio
     if state == wanted { Ok(()) } else { Err(Rejection::PhaseClosed { state, wanted }) }
 }
 
-/// Checks that a participant has a place that the round still waits for.
+/// Checks that the round still waits for the participant's place.
 pub(super) fn may_answer(place: Option<AssignmentState>) -> Result<(), Rejection> {
     let why = match place {
         Some(AssignmentState::Assigned | AssignmentState::Working) => return Ok(()),

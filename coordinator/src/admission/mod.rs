@@ -1,6 +1,6 @@
-//! Turns participants' messages into facts: the gate checks them, then many are written per transaction.
+//! Converts participants' messages into facts: the gate checks them, then many are written per transaction.
 //!
-//! Independent of HTTP, and does not call background work, which stored facts wake up.
+//! Independent of HTTP and of background work; stored facts wake the latter.
 
 mod batcher;
 mod check_ins;

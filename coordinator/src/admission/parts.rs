@@ -1,7 +1,7 @@
-//! Inputs that arrive in parts: announced, part by part, and whole.
+//! Inputs in parts: announced, sent part by part, and completed.
 //!
-//! What is announced was judged by [`super::enter`], so a participant can only fill the disk with one input of the task's size. Whatever
-//! is stored here may be lost or sent to another replica in between: rows say how far an input has come.
+//! [`super::enter`] validates announcements, so a participant can only fill the disk with one input of the task's size. Parts may be lost
+//! or sent to another replica in between: rows record the progress of an input.
 
 use federation::id::{Attempt, Digest, ParticipantId};
 use federation::round::RoundState;
@@ -12,21 +12,21 @@ use store::{Store, StoreError};
 
 use super::gate::{AdmissionError, Rejection, may_answer, open};
 
-/// Leave to send a part.
+/// Permission to send a part.
 pub(crate) struct PartPermit {
     attempt: Attempt,
     participant: ParticipantId,
     root: Digest,
     part: u32,
-    /// SHA-256 of the part, as the manifest says.
+    /// SHA-256 of the part, from the manifest.
     pub(crate) sha256: Digest,
-    /// Length of the part: 8 MiB, or for the last one what is left.
+    /// Length of the part: 8 MiB, or the rest for the last one.
     pub(crate) bytes: u64,
-    /// Whether the part is here, and need not be read again.
+    /// Whether the part is already stored.
     pub(crate) is_stored: bool,
 }
 
-/// Announces an input; returns its parts that are not stored, ascending.
+/// Announces an input; returns its missing parts in ascending order.
 ///
 /// # Errors
 /// [`Rejection::DifferentInput`] if another one was announced before.
@@ -55,7 +55,7 @@ pub(crate) async fn announce(
     Ok(without(tree, &stored))
 }
 
-/// The parts that are not among these, which are in order.
+/// The parts missing from the sorted list `stored`.
 fn without(tree: &PartTree, stored: &[u32]) -> Vec<u32> {
     (0..count(tree)).filter(|part| stored.binary_search(part).is_err()).collect()
 }
@@ -64,10 +64,10 @@ fn count(tree: &PartTree) -> u32 {
     u32::try_from(tree.parts().len()).unwrap_or(u32::MAX)
 }
 
-/// Judges a part before it is read.
+/// Validates a part before it is read.
 ///
 /// # Errors
-/// [`Rejection::PartNotExpected`] if it belongs to no announced input; those of the round and the participant's place.
+/// [`Rejection::PartNotExpected`] if it belongs to no announced input; rejections of the round and the participant's place.
 pub(crate) async fn enter_part(
     store: &Store,
     attempt: Attempt,
@@ -97,7 +97,7 @@ pub(crate) async fn enter_part(
 /// Records that the part is stored as a blob.
 ///
 /// # Errors
-/// [`Rejection::PartNotExpected`] if the input was forgotten meanwhile, with its round.
+/// [`Rejection::PartNotExpected`] if the input was deleted with its round.
 pub(crate) async fn store_part(store: &Store, permit: &PartPermit) -> Result<(), AdmissionError> {
     let &PartPermit { attempt, participant, root, part, sha256, .. } = permit;
     let counts = store
@@ -109,10 +109,10 @@ pub(crate) async fn store_part(store: &Store, permit: &PartPermit) -> Result<(),
     if counts { Ok(()) } else { Err(Rejection::PartNotExpected { part }.into()) }
 }
 
-/// Forgets that parts are stored of which some cannot be read.
+/// Marks all parts of an input as missing, after one was unreadable.
 ///
 /// # Errors
-/// Those of the store.
+/// Errors of the store.
 pub(crate) async fn forget_parts(
     store: &Store,
     attempt: Attempt,
@@ -124,12 +124,12 @@ pub(crate) async fn forget_parts(
     forget.await
 }
 
-/// Records that the input was judged, and that the list of its parts is a blob: from then on it can be read by its name. Returns its
-/// parts that are not stored: if there are any, because another request found one that cannot be read, nothing is recorded.
+/// Records that the input was validated, and that the list of its parts is a blob: from then on it can be read by its name. Returns its
+/// missing parts. If there are any, because another request found one unreadable, the input is not recorded.
 ///
 /// # Errors
-/// [`Rejection::DifferentInput`] if the participant announced another input, [`Rejection::NotAnnounced`] if it announced none, or the
-/// round has ended and it was forgotten.
+/// [`Rejection::DifferentInput`] if the participant announced another input, [`Rejection::NotAnnounced`] if it announced none, or the round
+/// has ended.
 pub(crate) async fn set_whole(
     store: &Store,
     attempt: Attempt,

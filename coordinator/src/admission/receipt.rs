@@ -16,13 +16,13 @@ use super::standings::{EXPECTED, Judged, Standings};
 
 #[derive(Clone, Debug)]
 pub(crate) enum Fact {
-    /// It is ready to work.
+    /// The participant is ready to work.
     CheckIn(CheckIn),
-    /// It is still ready; nothing else changed.
+    /// The participant is still ready, without other changes.
     StillThere(CheckIn),
-    /// It is ready no more, unless it has checked in again since this was written.
+    /// The participant has left, unless it has checked in again since.
     Gone(CheckIn),
-    /// Its masked input is stored as a blob and should count.
+    /// Its masked input is stored as a blob and should be included.
     Input {
         attempt: Attempt,
         participant: ParticipantId,
@@ -31,26 +31,26 @@ pub(crate) enum Fact {
         /// With secure aggregation: the participant's signed message for it.
         signed: Option<Bytes>,
     },
-    /// It answered a phase of secure aggregation.
+    /// The participant answered a phase of secure aggregation.
     Answer {
         /// The message in its stored form.
         message: SessionMessage,
-        /// The state in which the round accepts it.
+        /// The state required to accept it.
         wanted: RoundState,
     },
-    /// It has fetched its assignment.
+    /// The participant has fetched its assignment.
     Working { attempt: Attempt, participant: ParticipantId },
-    /// The cohort was sent so much.
+    /// Bytes sent to the cohort.
     BytesDown {
         attempt: Attempt,
-        /// Where the round stood.
+        /// State of the round.
         state: RoundState,
         bytes: u64,
     },
 }
 
 impl Fact {
-    /// Whether background work may have something to do once the fact is written.
+    /// Whether the written fact may enable background work.
     pub(super) fn may_move_a_round(&self) -> bool {
         matches!(self, Self::CheckIn(_) | Self::Input { .. } | Self::Answer { .. })
     }
@@ -60,13 +60,12 @@ impl Fact {
 #[derive(Clone, Debug)]
 pub(crate) enum FactOutcome {
     Written,
-    /// The input counts; this is its row.
+    /// The input is included; this is its row.
     Admitted(Admitted),
     Rejected(Rejection),
 }
 
-/// Writes facts; one outcome for each, in order. The number of statements does not depend on the number of facts, but for
-/// answers, which may be large.
+/// Writes facts; one outcome for each, in order. The number of statements is constant, except for answers, which may be large.
 pub(super) async fn write(
     tx: &mut Transaction<'_>,
     facts: &[Fact],
@@ -87,25 +86,25 @@ pub(super) async fn write(
     Ok(outcomes)
 }
 
-/// Whose standing decides about a fact, and of which kind its earlier message matters.
+/// The participant and message kind to look up for a fact.
 fn asks(fact: &Fact) -> Option<(Attempt, ParticipantId, MessageKind)> {
     match fact {
-        // Complaints are only possible where shares are dealt.
+        // Complaints are only possible if shares are dealt.
         Fact::Input { attempt, participant, .. } => Some((*attempt, *participant, MessageKind::Complaint)),
         Fact::Answer { message, .. } => Some((message.attempt, message.participant, message.kind)),
         Fact::CheckIn(_) | Fact::StillThere(_) | Fact::Gone(_) | Fact::Working { .. } | Fact::BytesDown { .. } => None,
     }
 }
 
-/// What is to be written of a batch of facts.
+/// The rows to write for a batch of facts.
 #[derive(Default)]
 struct Batch {
-    /// New ones; the last of each participant and task.
+    /// New check-ins; the last of each participant and task.
     check_ins: BTreeMap<(ParticipantId, TaskId), CheckIn>,
     renewed: Vec<CheckIn>,
     gone: Vec<CheckIn>,
     inputs: Vec<Admitted>,
-    /// Those that came with inputs.
+    /// Messages accompanying inputs.
     signed: Vec<SessionMessage>,
     answers: Vec<SessionMessage>,
     working: Vec<(Attempt, ParticipantId)>,
@@ -113,7 +112,7 @@ struct Batch {
 }
 
 impl Batch {
-    /// A rejection is an outcome too: what else is in the batch is written all the same.
+    /// Adds a fact. A rejection is an outcome too, and the rest of the batch is still written.
     fn add(&mut self, fact: &Fact, standings: &mut Standings, now: Timestamp) -> FactOutcome {
         match fact {
             Fact::CheckIn(check_in) => {
@@ -197,7 +196,7 @@ fn signed_with(input: &Admitted, signed: &Bytes) -> SessionMessage {
     }
 }
 
-/// Makes inputs count that were judged new in this transaction.
+/// Admits inputs validated as new in this transaction.
 async fn write_inputs(
     tx: &mut Transaction<'_>,
     inputs: &[Admitted],

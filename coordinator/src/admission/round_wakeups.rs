@@ -1,21 +1,20 @@
-//! Wakes requests that wait for a round to change, through a single subscription to wake-ups.
+//! Wakes requests waiting for a change of their round, through a single subscription to wake-ups.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use federation::id::RoundKey;
+use listener::Guarded;
 use store::{Store, WakeEvent};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::guarded::Guarded;
-
-/// The requests that wait, by round. Clones share it.
+/// The waiting requests, by round. Clones share it.
 #[derive(Clone, Default)]
 pub(crate) struct RoundWakeups(Arc<Guarded<HashMap<RoundKey, Arc<Notify>>>>);
 
-/// A request that waits for its round to change.
+/// A request waiting for a change of its round.
 pub(crate) struct Listener {
     wakeups: RoundWakeups,
     round: RoundKey,
@@ -79,7 +78,7 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         self.wakeups.0.with(|waiting| {
-            // The two owners are the map and this one.
+            // The two owners are the map and this value.
             if Arc::strong_count(&self.notify) == 2 {
                 waiting.remove(&self.round);
             }

@@ -1,4 +1,4 @@
-//! Judges a batch of facts against rows that were read at once, and against what the batch itself accepts.
+//! Validates a batch of facts against rows read at once, and against earlier facts of the batch.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,30 +11,30 @@ use store::{StoreError, Transaction};
 
 use super::gate::{Rejection, may_answer, open, same};
 
-/// States of those whose input a round waits for.
+/// States in which a round waits for the participant's input.
 pub(super) const EXPECTED: [AssignmentState; 2] = [AssignmentState::Assigned, AssignmentState::Working];
 
-/// Where the senders of a batch's facts stand.
+/// The standing of the senders of a batch's facts.
 #[derive(Default)]
 pub(super) struct Standings(HashMap<(Attempt, ParticipantId), KnownStanding>);
 
 #[derive(Default)]
 struct KnownStanding {
     standing: Standing,
-    /// By kind, of those that were asked for.
+    /// The requested messages, by kind.
     messages: BTreeMap<MessageKind, Digest>,
 }
 
-/// Whether a fact is to be written.
+/// Whether a fact must be written.
 pub(super) enum Judged<T> {
-    /// Nothing like it is stored: write it, and answer with this.
+    /// New: write it, and return this.
     New(T),
-    /// It was accepted before: answer the same again, and write nothing.
+    /// Accepted before: return the same again without writing.
     Known(T),
 }
 
 impl Standings {
-    /// Reads where these participants stand, and their messages of that kind.
+    /// Reads the standing of these participants, and their messages of that kind.
     pub(super) async fn read(
         tx: &mut Transaction<'_>,
         asked: Vec<(Attempt, ParticipantId, MessageKind)>,
@@ -54,7 +54,7 @@ impl Standings {
         Ok(Self(known))
     }
 
-    /// Judges an input; an accepted one counts for what is judged after it.
+    /// Validates an input; later facts of the batch see an accepted one.
     pub(super) fn input(&mut self, input: Admitted) -> Result<Judged<Admitted>, Rejection> {
         let known = self.0.entry((input.attempt, input.participant)).or_default();
         let standing = &mut known.standing;
@@ -68,7 +68,7 @@ impl Standings {
             return Err(Rejection::NotAssigned { why: "it complained, and sends no input in this session" });
         }
         if closed.is_err() || !standing.place.is_some_and(|place| EXPECTED.contains(&place)) {
-            // Its own place says more than the round's state.
+            // Its own assignment is more specific than the round's state.
             may_answer(standing.place)?;
             closed?;
             return Err(Rejection::NotAssigned { why: "the round does not wait for it any more" });
@@ -77,11 +77,11 @@ impl Standings {
         Ok(Judged::New(input))
     }
 
-    /// Judges an answer to a phase, which the round takes while it is in state `wanted`; the first of its kind stays.
+    /// Validates an answer to a phase, accepted in state `wanted`; the first of its kind is final.
     pub(super) fn answer(&mut self, message: &SessionMessage, wanted: RoundState) -> Result<Judged<()>, Rejection> {
         let &SessionMessage { attempt, kind, participant, sha256, .. } = message;
         let known = self.0.entry((attempt, participant)).or_default();
-        // Whoever asks again gets the same answer, also when the round has gone on.
+        // A repeated request gets the same answer, also after the round has continued.
         if let Some(earlier) = known.messages.get(&kind) {
             return if *earlier == sha256 { Ok(Judged::Known(())) } else { Err(Rejection::DifferentMessage) };
         }

@@ -1,16 +1,14 @@
-//! Limits each participant to one upload at a time: otherwise it could fill the disk with inputs of which at most one
-//! counts.
+//! Limits each participant to one upload at a time: otherwise it could fill the disk with inputs of which at most one is included.
 //!
-//! The latest wins: a participant that lost its connection sends again long before the old one times out.
+//! The latest wins: after losing its connection, a participant sends again long before the old upload times out.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use federation::id::ParticipantId;
+use listener::Guarded;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
-
-use crate::guarded::Guarded;
 
 /// Uploads in progress. Clones share them.
 #[derive(Clone)]
@@ -18,12 +16,12 @@ pub(crate) struct Uploads {
     running: Arc<Guarded<LatestUploads>>,
     /// Permits to hold a whole upload in memory.
     judge: Arc<Semaphore>,
-    /// Permits to judge an upload that is stored, piece by piece.
+    /// Permits to validate a stored upload piece by piece.
     by_pieces: Arc<Semaphore>,
 }
 
-/// Threads that may judge stored uploads piece by piece, each of which may wait for a disk or a network. Statements need threads of
-/// the same runtime.
+/// Maximum threads validating stored uploads piece by piece; each may wait for a disk or a network. Statements need threads of the same
+/// runtime.
 const JUDGED_BY_PIECES: usize = 16;
 
 impl Default for Uploads {
@@ -64,11 +62,11 @@ impl Uploads {
 
     /// Waits in turn for a permit to hold one whole upload in memory; released when dropped.
     pub(crate) async fn judge(&self) -> Option<OwnedSemaphorePermit> {
-        // `None` only if it were closed, which it never is.
+        // `None` only if closed, which never happens.
         Arc::clone(&self.judge).acquire_owned().await.ok()
     }
 
-    /// Waits in turn for a permit to judge a stored upload of which one piece is in memory; released when dropped.
+    /// Waits in turn for a permit to validate a stored upload piece by piece; released when dropped.
     pub(crate) async fn judge_by_pieces(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.by_pieces).acquire_owned().await.ok()
     }

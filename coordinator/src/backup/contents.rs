@@ -1,4 +1,4 @@
-//! Blobs on their way into a backup and out of it: linked where both are files of one disk, else copied.
+//! Transfers blobs into and out of backups: hard links within one disk, otherwise copies.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,23 +6,23 @@ use std::path::PathBuf;
 use federation::id::Digest;
 use store::{BlobStore, StoreError, place_of};
 
-/// How a blob came to be where it is.
+/// How a blob was transferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Moved {
     Linked,
     Copied,
 }
 
-/// Two folders of blobs whose files may be linked.
+/// Two blob folders on the same disk, for hard links.
 pub(super) struct Folders {
     pub(super) from: PathBuf,
     pub(super) to: PathBuf,
 }
 
-/// Puts a blob into `to`, whole or not at all. Its bytes are verified on the way.
+/// Transfers a blob to `to`, completely or not at all, and verifies its bytes.
 ///
 /// # Errors
-/// `MissingBlob`; `Corrupt` if the bytes do not have the digest; `Full`.
+/// `MissingBlob`; `Corrupt` for a wrong digest; `Full`.
 pub(super) async fn move_blob(
     from: &dyn BlobStore,
     to: &dyn BlobStore,
@@ -37,19 +37,19 @@ pub(super) async fn move_blob(
     copy_blob(from, to, digest).await.map(|()| Moved::Copied)
 }
 
-/// False where files cannot be linked, for example between two disks.
+/// Hard-links a blob. Returns false if linking fails, for example between two disks.
 async fn link(
     from: &dyn BlobStore,
     Folders { from: source, to }: &Folders,
     digest: Digest,
 ) -> Result<bool, StoreError> {
-    // Before the second name is given: what has a name in a backup was verified.
+    // Verified before linking: every named blob in a backup is intact.
     drop(from.open_verified(digest).await?);
     let (source, place) = (place_of(source, digest), place_of(to, digest));
     if let Some(folder) = place.parent() {
         store::private::make_folder(folder)?;
     }
-    // One of another size is in its place.
+    // Removes a file of another size.
     match std::fs::remove_file(&place) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
         _ => {}
@@ -57,10 +57,10 @@ async fn link(
     Ok(std::fs::hard_link(source, place).is_ok())
 }
 
-/// Copies a blob and verifies it on the way. What was in its place is replaced.
+/// Copies and verifies a blob; replaces an existing one.
 ///
 /// # Errors
-/// `MissingBlob`; `Corrupt` if the bytes do not have the digest; `Full`.
+/// `MissingBlob`; `Corrupt` for a wrong digest; `Full`.
 pub(crate) async fn copy_blob(from: &dyn BlobStore, to: &dyn BlobStore, digest: Digest) -> Result<(), StoreError> {
     store::transfer(from.open(digest).await?, to, digest).await
 }

@@ -1,14 +1,16 @@
-//! A copy of what a coordinator must not lose, made while it serves, and put back.
+//! Backup of a coordinator's data, also during operation, and its restore.
 //!
-//! A backup is a folder: `manifest.json`, one database in `rows/`, and blobs in `blobs/` as a coordinator has them. The manifest names
-//! everything else by its SHA-256 and is renamed into place last, so a folder without one is no backup, and one that is being
-//! renewed is the earlier backup until the very end. No key is ever in it.
+//! A backup is a folder: `manifest.json`, one database in `rows/`, and blobs in `blobs/` in the coordinator's layout. The manifest lists
+//! all other files by SHA-256 and is renamed into place last. Without a manifest, a folder is incomplete; during a renewal it remains the
+//! earlier backup until the end. A backup excludes all keys, and the unmasked inputs and partial sums of private tasks, whose release
+//! requires noise.
 
 mod contents;
 mod ledgers;
 mod manifest;
 mod restore;
 mod take;
+mod unmasked;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,14 +22,15 @@ use store::{Blobs, StoreError};
 pub(crate) use self::contents::copy_blob;
 pub(crate) use self::ledgers::{LedgerStanding, examine};
 pub(crate) use self::manifest::{Manifest, blobs_folder};
-pub(crate) use self::restore::{Known, restore, restoring};
+pub(crate) use self::restore::{Trusted, restore, restoring};
 pub(crate) use self::take::{described, take};
+pub(crate) use self::unmasked::unmasked_private_tasks;
 use crate::config::DatabaseError;
-use crate::damage::is_damage;
-use crate::lock::LockError;
-use crate::seal::SealError;
+use crate::maintenance::damage::is_damage;
+use crate::privacy::seal::SealError;
+use crate::process::lock::LockError;
 
-/// Where a coordinator has its rows and blobs.
+/// The locations of a coordinator's rows and blobs.
 pub(crate) struct Places {
     pub(crate) database: PathBuf,
     pub(crate) blobs: Blobs,
@@ -35,18 +38,18 @@ pub(crate) struct Places {
 }
 
 task_spec::named_enum! {
-    /// What a long command is doing.
+    /// The stage of a long command.
     pub enum Stage {
-        /// Copies rows; counted in pages of the database.
+        /// Copying rows; counted in database pages.
         Rows = "rows",
-        /// Copies blobs, and counts them.
+        /// Copying blobs; counted in blobs.
         Blobs = "blobs",
-        /// Computes digests, and counts the blobs that have been read.
+        /// Computing digests; counted in blobs read.
         Check = "check",
     }
 }
 
-/// How far a long command is.
+/// Progress of a long command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     pub stage: Stage,
@@ -54,10 +57,10 @@ pub struct Progress {
     pub of: u64,
 }
 
-/// Is told how far a long command is.
+/// Callback for the progress of a long command.
 pub type OnProgress<'p> = &'p mut (dyn FnMut(Progress) + Send);
 
-/// A backup that was made.
+/// A completed backup.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct BackupReport {
     pub made_at: Timestamp,
@@ -66,35 +69,37 @@ pub struct BackupReport {
     pub blobs: usize,
     /// Size of all blobs.
     pub blobs_bytes: u64,
-    /// Blobs that were in the folder already.
+    /// Blobs already present in the folder.
     pub reused: usize,
-    /// New blobs that are the coordinator's own files under a second name.
+    /// New blobs hard-linked to the coordinator's files.
     pub linked: usize,
-    /// New blobs that were copied.
+    /// New blobs copied.
     pub copied: usize,
-    /// Blobs and databases of earlier backups that were removed.
+    /// Removed blobs and databases of earlier backups.
     pub removed: usize,
-    /// Blobs that rows name and that are missing or damaged in the coordinator's store, so that the backup lacks them.
+    /// Unmasked inputs and partial sums of private tasks, excluded from backups.
+    pub left_out: usize,
+    /// Descriptions of referenced blobs missing or damaged in the coordinator's store, and so missing here.
     pub lacks: Vec<String>,
 }
 
-/// A backup that was put back.
+/// A completed restore.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct RestoreReport {
     /// When the backup was made.
     pub made_at: Timestamp,
     pub blobs: usize,
-    /// Blobs that were not in the coordinator's store already.
+    /// Blobs missing from the coordinator's store before.
     pub copied: usize,
-    /// Where the database that was replaced is.
+    /// New path of the replaced database.
     pub replaced: Option<PathBuf>,
-    /// What the backup lacks, and so does the coordinator.
+    /// Blobs missing from the backup, and now from the coordinator.
     pub lacks: Vec<String>,
-    /// Private tasks that were paused, and why.
+    /// Private tasks paused by the restore, with reasons.
     pub paused: Vec<PausedTask>,
 }
 
-/// A private task that is paused until an operator decides.
+/// A private task paused until an operator decides.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct PausedTask {
     pub task: federation::id::TaskId,
@@ -102,47 +107,56 @@ pub struct PausedTask {
     pub why: String,
 }
 
-/// Reasons a backup was not made or put back.
+/// Reasons for a failed backup or restore.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// The rows are in a server that has its own tools.
+    /// The rows are in a server with its own backup tools.
     #[error(
         "rows are in PostgreSQL: back them up with its own tools (`pg_dump --format=custom`, or `pg_basebackup` with its \
          write-ahead log archived), and the blobs with those of the bucket (versions or a replica of it), rows before blobs; \
          docs/OPERATIONS.md says how"
     )]
     OtherTools,
-    /// The configuration of a database server cannot be used.
+    /// The configuration of the database server is unusable.
     #[error(transparent)]
     Database(#[from] DatabaseError),
-    /// Rows or blobs end with the process.
+    /// Rows or blobs are only in memory.
     #[error("{0} is in memory and ends with the coordinator: there is nothing to copy")]
     InMemory(&'static str),
     #[error("there is no database at {0}")]
     NoDatabase(PathBuf),
-    /// Another process works on the data or on the backup.
+    /// Another process uses the data or the backup.
     #[error(transparent)]
     Locked(#[from] LockError),
     #[error("{0}")]
     Store(#[from] StoreError),
-    /// The sealing key cannot be read.
+    /// The sealing key is unreadable.
     #[error(transparent)]
     Seal(#[from] SealError),
     #[error("{path}: {source}")]
     Io { path: PathBuf, source: io::Error },
-    /// The folder holds no whole backup.
+    /// The folder lacks a complete backup.
     #[error("{folder} holds no whole backup: {why}")]
     NoBackup { folder: PathBuf, why: String },
-    /// Files of a backup have other digests than its manifest says.
+    /// The file of the sealing key is missing.
+    #[error("there is no sealing key {0}, which authenticates backups: put it back")]
+    NoKey(PathBuf),
+    /// The manifest lacks a MAC of the sealing key.
+    #[error(
+        "{folder} is not known to be a backup of this coordinator: {why}. Nothing was changed. Whoever changed a backup may have added \
+         tokens and participants to it; --unauthenticated restores it all the same"
+    )]
+    Unauthenticated { folder: PathBuf, why: &'static str },
+    /// Files of a backup differ from the digests in its manifest.
     #[error("the backup is damaged, and nothing was changed: {}", .0.join("; "))]
     Damaged(Vec<String>),
-    /// There is a database where one is to be restored.
+    /// The target already has a database.
     #[error(
         "there is a database already ({0}): stop here, or give --replace to put the backup in its place; it is kept beside it \
          under another name"
     )]
     Occupied(PathBuf),
-    /// Blobs came and went faster than they could be copied.
+    /// Blobs changed faster than they could be copied.
     #[error(
         "the rows changed faster than their blobs could be copied, {0} times: run it again, best into the same folder"
     )]
@@ -150,16 +164,17 @@ pub enum BackupError {
 }
 
 impl BackupError {
-    /// Whether something that was stored is not as it was written.
+    /// Whether stored data was changed.
     #[must_use]
     pub fn is_damage(&self) -> bool {
         match self {
-            Self::Damaged(_) => true,
+            Self::Damaged(_) | Self::Unauthenticated { .. } => true,
             Self::Store(error) => is_damage(error),
             Self::OtherTools
             | Self::Database(_)
             | Self::InMemory(_)
             | Self::NoDatabase(_)
+            | Self::NoKey(_)
             | Self::Locked(_)
             | Self::Seal(_)
             | Self::Io { .. }

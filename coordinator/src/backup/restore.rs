@@ -1,14 +1,15 @@
-//! Puts a backup back where no coordinator works.
+//! Restores a backup for a stopped coordinator.
 //!
-//! Everything is verified before anything is changed. While files are moved there is a mark beside the database, and a coordinator does
-//! not start from what lies there.
+//! Everything is verified before any change. While files are moved, a marker file beside the database prevents a coordinator from starting.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
+use ring::hmac;
 use store::{BlobStore, Blobs, Database, Store, StoreConfig, StoreError};
 
 use super::contents::copy_blob;
@@ -16,42 +17,46 @@ use super::ledgers::{LedgerStanding, examine};
 use super::manifest::{Manifest, blobs_folder, measure};
 use super::take::sync;
 use super::{BackupError, OnProgress, PausedTask, Places, Progress, RestoreReport, Stage};
-use crate::damage::is_damage;
-use crate::ledger_end::LedgerEnds;
-use crate::seal::Sealer;
+use crate::maintenance::damage::is_damage;
+use crate::privacy::seal::Sealer;
 
-/// What is beside a SQLite database.
+/// Suffixes of the files beside a SQLite database.
 const BESIDE: [&str; 3] = ["-wal", "-shm", "-journal"];
 
-/// The mark of a restore that has not ended, beside the database.
+/// The marker of an unfinished restore, beside the database.
 pub(crate) fn restoring(database: &Path) -> PathBuf {
     beside(database, ".restoring")
 }
 
-/// What tells an old database from the present one.
+/// The accepted backups.
 #[derive(Clone, Copy)]
-pub(crate) struct Known<'a> {
-    /// The folder with the ends of ledgers, if they are in one. From a restore on, a ledger without an end there is missed, not
-    /// believed.
-    pub(crate) ends: Option<&'a LedgerEnds>,
-    pub(crate) sealer: Option<&'a Arc<Sealer>>,
+pub(crate) enum Trusted<'k> {
+    /// Only backups authenticated with this key; without a key, rejects all.
+    Authenticated(Option<&'k hmac::Key>),
+    /// Any backup: the operator trusts its origin.
+    Any,
 }
 
-/// Makes the backup in `folder` the data at `to`, whose locks the caller holds. With `replace`, a database that is there is kept
-/// under another name. Private tasks whose ledger is not `known` to be the present one are paused; without a sealer all of them.
+/// Restores the backup in `folder` to `to`; the caller holds the locks. With `replace`, an existing database is kept under another name.
+/// Pauses the private tasks whose ledger the `sealer` does not confirm; without a sealer, all private tasks.
 ///
 /// # Errors
-/// [`BackupError`]; after [`BackupError::Io`] and [`BackupError::Store`] it has to be run again before a coordinator starts.
+/// [`BackupError`]; after [`BackupError::Io`] and [`BackupError::Store`] it must be repeated before a coordinator starts.
 pub(crate) async fn restore(
     to: &Places,
     folder: &Path,
     replace: bool,
-    known: Known<'_>,
+    trusted: Trusted<'_>,
+    sealer: Option<&Arc<Sealer>>,
     on_progress: OnProgress<'_>,
 ) -> Result<RestoreReport, BackupError> {
     let database = &to.database;
     let (manifest, mark) = (Manifest::read(folder)?, restoring(database));
-    // Whoever was cut off had the permission.
+    match trusted {
+        Trusted::Authenticated(key) => manifest.authenticate(folder, key)?,
+        Trusted::Any => {}
+    }
+    // Permission for an interrupted restore covers its repetition.
     if database.exists() && !replace && !mark.exists() {
         return Err(BackupError::Occupied(database.clone()));
     }
@@ -61,15 +66,12 @@ pub(crate) async fn restore(
     let kept = Blobs::Disk(blobs_folder(folder)).open(Arc::clone(&to.clock)).await?;
     verify(&manifest, folder, &*kept, on_progress).await?;
 
-    if let Some(ends) = known.ends {
-        ends.complete()?;
-    }
     let blobs = to.blobs.clone().open(Arc::clone(&to.clock)).await?;
     let copied = put_blobs(&manifest, &*kept, &*blobs, on_progress).await?;
     let now = to.clock.now();
     let draft = beside(database, ".restored");
     copy_rows(&manifest, folder, &draft)?;
-    let paused = prepare_rows(&draft, to, known.sealer, now).await?;
+    let paused = prepare_rows(&draft, to, sealer, now).await?;
 
     fs::write(&mark, "").map_err(BackupError::at(&mark))?;
     sync(parent(database))?;
@@ -82,7 +84,7 @@ pub(crate) async fn restore(
     Ok(RestoreReport { made_at, blobs, copied, replaced, lacks, paused })
 }
 
-/// Reads every file of the backup.
+/// Verifies every file of the backup.
 async fn verify(
     manifest: &Manifest,
     folder: &Path,
@@ -91,8 +93,15 @@ async fn verify(
 ) -> Result<(), BackupError> {
     let mut damaged = Vec::new();
     let file = manifest.rows_file(folder);
-    if !file.exists() || measure(&file)? != manifest.rows {
-        damaged.push(format!("{} is missing, or its SHA-256 is not its name", file.display()));
+    match measure(&file) {
+        Ok(entry) if entry == manifest.rows => {}
+        Ok(_) => damaged.push(format!("{} has another SHA-256 than its name", file.display())),
+        Err(BackupError::Io { source, .. })
+            if matches!(source.kind(), ErrorKind::NotFound | ErrorKind::InvalidData) =>
+        {
+            damaged.push(format!("{} is missing, or is not a regular file", file.display()));
+        }
+        Err(error) => return Err(error),
     }
     let of = manifest.blobs.len() as u64;
     for (done, entry) in (1..).zip(&manifest.blobs) {
@@ -107,8 +116,8 @@ async fn verify(
     if damaged.is_empty() { Ok(()) } else { Err(BackupError::Damaged(damaged)) }
 }
 
-/// Copies the blobs that are not there, or damaged there; says how many. They are never linked: a backup must outlive what
-/// happens to the files of a coordinator.
+/// Copies the missing and damaged blobs, and returns their number. Hard links are avoided: changes to a coordinator's files must not affect
+/// the backup.
 async fn put_blobs(
     manifest: &Manifest,
     kept: &dyn BlobStore,
@@ -136,13 +145,13 @@ fn copy_rows(manifest: &Manifest, folder: &Path, draft: &Path) -> Result<(), Bac
     let copy = || {
         store::private::make_folder(parent(draft))?;
         let mut to = store::private::options().write(true).create_new(true).open(draft)?;
-        std::io::copy(&mut fs::File::open(&file)?, &mut to)?;
+        std::io::copy(&mut store::private::open_regular(&file)?, &mut to)?;
         to.sync_all()
     };
     copy().map_err(BackupError::at(draft))
 }
 
-/// Brings the copied rows to this program's schema, and pauses the private tasks whose ledger is not confirmed.
+/// Migrates the copied rows to this program's schema, and pauses the private tasks with unconfirmed ledgers.
 async fn prepare_rows(
     draft: &Path,
     to: &Places,
@@ -175,8 +184,8 @@ async fn doubted(
     store: &Store,
     sealer: Option<&Arc<Sealer>>,
 ) -> Result<Vec<(store::entity::task::TaskRow, String)>, StoreError> {
-    const ASK: &str =
-        "releases after the backup cannot be ruled out; cancel the task, or resume it if you know that there were none";
+    const ASK: &str = "releases after the backup cannot be ruled out: put seal.key and seal.ledgers/ back, then resume the task; or \
+                       cancel it";
     let Some(sealer) = sealer else {
         let unfinished = store.read("tasks", |tx| Box::pin(async move { tx.unfinished_tasks().await })).await?;
         let private = unfinished.into_iter().filter(|task| task.spec.privacy.is_private());
@@ -186,17 +195,15 @@ async fn doubted(
     };
     let examined = examine(store, sealer).await?.into_iter();
     Ok(examined
+        .filter(|(task, _)| !task.status.is_terminal())
         .filter_map(|(task, standing)| match standing {
             LedgerStanding::Fits => None,
-            LedgerStanding::Unconfirmed => {
-                Some((task, format!("nothing is kept of its privacy ledger outside the database, so {ASK}")))
-            }
             LedgerStanding::Wrong(why) => Some((task, why)),
         })
         .collect())
 }
 
-/// Gives the database another name, with its log. Says which.
+/// Renames an existing database and its log. Returns the new path.
 fn put_aside(database: &Path, now: Timestamp) -> Result<Option<PathBuf>, BackupError> {
     if !database.exists() {
         for ending in BESIDE {

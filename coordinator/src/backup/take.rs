@@ -1,4 +1,4 @@
-//! Takes a backup, while a coordinator works on the data or while none does.
+//! Takes a backup, with or without a running coordinator.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
@@ -8,38 +8,43 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use federation::id::Digest;
+use ring::hmac;
 use store::entity::blob_reference::BlobReference;
 use store::{BlobStore, Blobs, Store, StoreError, copy_database};
 
 use super::contents::{Folders, Moved, move_blob};
 use super::manifest::{Entry, Manifest, blobs_folder, measure, rows_file, rows_folder};
+use super::unmasked::unmasked_private_tasks;
 use super::{BackupError, BackupReport, OnProgress, Places, Progress, Stage};
-use crate::damage::is_damage;
-use crate::lock::Locks;
+use crate::maintenance::damage::is_damage;
+use crate::process::lock::Locks;
 
-/// Copies of the rows that are tried before giving up: each needs only the blobs that came since the one before.
+/// Maximum number of copies of the rows; each needs only the blobs added since the previous one.
 const TRIES: u32 = 5;
 
-/// Blobs that a copy of the rows names.
+/// Blobs referenced by a copy of the rows.
 #[derive(Default)]
 struct Contents {
     blobs: Vec<Entry>,
     reused: usize,
     linked: usize,
     copied: usize,
-    /// Those that are missing or damaged.
+    /// Missing or damaged blobs.
     lacking: Vec<BlobReference>,
+    /// Number of blobs excluded from backups.
+    left_out: usize,
 }
 
-/// Makes `folder` a backup of what is at `from`; one that it holds already is replaced at the end, and its blobs are reused.
-/// With `link`, blobs on the same disk are not copied but given a second name. Blocks the thread.
+/// Backs up `from` into `folder`. An existing backup there is replaced at the end, and its blobs are reused. With `link`, blobs on the same
+/// disk are hard-linked instead of copied. The manifest is authenticated with `key`. Blocks the thread.
 ///
 /// # Errors
-/// [`BackupError`]; the folder then holds the backup that it held before.
+/// [`BackupError`]; the folder then keeps its earlier backup.
 pub(crate) async fn take(
     from: &Places,
     folder: &Path,
     link: bool,
+    key: Option<&hmac::Key>,
     on_progress: OnProgress<'_>,
 ) -> Result<BackupReport, BackupError> {
     if !from.database.exists() {
@@ -47,7 +52,7 @@ pub(crate) async fn take(
     }
     let made_at = from.clock.now();
     let _lock = Locks::take(&[folder.join("backup.lock")], made_at)?;
-    // A manifest that cannot be read is an operator's mistake in the folder's name more likely than a backup.
+    // An unreadable manifest more likely means a wrong folder name than a backup.
     Manifest::find(folder)?;
     let folders = match &from.blobs {
         Blobs::Disk(source) if link => Some(Folders { from: source.clone(), to: blobs_folder(folder) }),
@@ -69,7 +74,10 @@ pub(crate) async fn take(
     fs::rename(&draft, &file).map_err(BackupError::at(&file))?;
     sync(&rows_folder)?;
     let lacks: Vec<_> = contents.lacking.iter().map(described).collect();
-    let manifest = Manifest::new(made_at, rows, contents.blobs, lacks);
+    let mut manifest = Manifest::new(made_at, rows, contents.blobs, lacks);
+    if let Some(key) = key {
+        manifest.sign(key)?;
+    }
     manifest.write(folder)?;
     let removed = remove_others(&manifest, folder, &*kept).await?;
     Ok(BackupReport {
@@ -81,12 +89,12 @@ pub(crate) async fn take(
         linked: contents.linked,
         copied: contents.copied,
         removed,
+        left_out: contents.left_out,
         lacks: manifest.lacks,
     })
 }
 
-/// Copies the rows to `draft`, then the blobs that they name. A blob that went meanwhile was needed no more: then the rows are
-/// copied again.
+/// Copies the rows to `draft`, then their blobs. A blob deleted in between was obsolete: then the rows are copied again.
 async fn settle(
     from: &Places,
     draft: &Path,
@@ -103,8 +111,9 @@ async fn settle(
         copy_database(&from.database, draft, |pages| {
             on_progress(Progress { stage: Stage::Rows, done: pages.done, of: pages.of });
         })?;
-        let needed = needed(draft, kept).await?;
+        let (needed, left_out) = needed(draft, kept).await?;
         let contents = collect(&needed, source, &**kept, folders, on_progress).await?;
+        let contents = Contents { left_out, ..contents };
         if contents.lacking.is_empty() {
             return Ok(contents);
         }
@@ -117,11 +126,16 @@ async fn settle(
     Err(BackupError::Restless(TRIES))
 }
 
-/// What a copy of the rows needs, each blob once.
-async fn needed(rows: &Path, kept: &Arc<dyn BlobStore>) -> Result<BTreeMap<Digest, BlobReference>, StoreError> {
+/// The blobs referenced by these rows, each once, and the number of excluded blobs.
+async fn needed(
+    rows: &Path,
+    kept: &Arc<dyn BlobStore>,
+) -> Result<(BTreeMap<Digest, BlobReference>, usize), StoreError> {
     let copy = Store::open_to_read(rows, Arc::clone(kept)).await?;
     let references = copy.read("blob references", |tx| Box::pin(async move { tx.blob_references().await })).await?;
-    Ok(references.into_iter().map(|reference| (reference.digest, reference)).collect())
+    let unmasked = unmasked_private_tasks(&copy).await?;
+    let (exposing, others): (Vec<_>, Vec<_>) = references.into_iter().partition(|reference| unmasked.expose(reference));
+    Ok((others.into_iter().map(|reference| (reference.digest, reference)).collect(), exposing.len()))
 }
 
 async fn collect(
@@ -135,7 +149,7 @@ async fn collect(
     let of = needed.len() as u64;
     for (done, (digest, reference)) in (1..).zip(needed) {
         let digest = *digest;
-        // What has its name here was verified when it came.
+        // Every named blob was verified when added.
         let there = kept.len(digest).await?.filter(|there| reference.bytes.is_none_or(|bytes| bytes == *there));
         if let Some(bytes) = there {
             contents.reused += 1;
@@ -158,7 +172,7 @@ async fn collect(
     Ok(contents)
 }
 
-/// Removes what no manifest names any more; says how many files.
+/// Removes files not listed in the manifest; returns their number.
 async fn remove_others(manifest: &Manifest, folder: &Path, kept: &dyn BlobStore) -> Result<usize, BackupError> {
     let named: HashSet<_> = manifest.blobs.iter().map(|blob| blob.sha256).collect();
     let mut removed = 0;
@@ -178,7 +192,7 @@ async fn remove_others(manifest: &Manifest, folder: &Path, kept: &dyn BlobStore)
     Ok(removed)
 }
 
-/// A blob in words, such as "model version 3 of task …".
+/// Describes a blob, for example "model version 3 of task …".
 pub(crate) fn described(reference: &BlobReference) -> String {
     use store::entity::blob_reference::BlobUse;
     let BlobReference { digest, used_as, task, number, .. } = reference;
@@ -191,12 +205,12 @@ pub(crate) fn described(reference: &BlobReference) -> String {
     }
 }
 
-/// A name is durable once its folder is.
+/// Flushes a folder, which makes its names durable.
 pub(super) fn sync(folder: &Path) -> Result<(), BackupError> {
     store::private::flush_folder(folder).map_err(BackupError::at(folder))
 }
 
-/// The same for a folder of blobs.
+/// Flushes all folders of a blob store.
 pub(super) fn sync_folders(blobs: &Path) -> Result<(), BackupError> {
     for entry in fs::read_dir(blobs).map_err(BackupError::at(blobs))? {
         let path = entry.map_err(BackupError::at(blobs))?.path();

@@ -1,17 +1,17 @@
-//! `[aggregation]`: which device sums.
+//! `[aggregation]`: the device for summing.
 
 use aggregation::device::DeviceChoice;
 use serde::{Deserialize, Serialize};
 
 use super::require::require;
 
-/// Which device sums.
+/// The device for summing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AggregationConfig {
-    /// `auto` takes the best that is present, `cpu` is always there; `cuda[:N]` and `wgpu[:NAME]` where they are built in.
+    /// `auto` selects the best device present, `cpu` is always available; `cuda[:N]` and `wgpu[:NAME]` need a build with their support.
     pub device: String,
-    /// Threads of the CPU; 0 takes one per core.
+    /// CPU threads; 0 means one per core.
     pub threads: u32,
 }
 

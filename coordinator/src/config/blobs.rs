@@ -1,4 +1,4 @@
-//! `[blobs]`: where models and masked inputs are.
+//! `[blobs]`: storage of models and masked inputs.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,31 +8,31 @@ use store::{Blobs, S3Config, S3Credentials};
 
 use super::require::require;
 
-/// Longest that a request for a small object is waited for: participants wait for some of them.
+/// Timeout of a request for a small object: participants wait for some of them.
 const APART_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Where models and masked inputs are.
+/// Storage of models and masked inputs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BlobsConfig {
-    /// `file:FOLDER`, `s3://BUCKET[/PREFIX]`, or `memory:` for blobs that vanish with the process.
+    /// `file:FOLDER`, `s3://BUCKET[/PREFIX]`, or `memory:` for storage only in the process.
     pub url: String,
-    /// Further copies of all blobs, each as `url`. Settings of an S3 store that differ from those below follow it:
+    /// Further copies of all blobs, each in the form of `url`. Deviating settings of an S3 store are appended:
     /// `s3://BUCKET/PREFIX?endpoint=URL&region=REGION&credentials_file=FILE&virtual_host=true`.
     pub replicas: Vec<String>,
-    /// `https://HOST[:PORT]` of an S3 store that is not Amazon's.
+    /// `https://HOST[:PORT]` of an S3 store other than Amazon's.
     pub endpoint: Option<String>,
     pub region: String,
-    /// Whether the bucket is named in the host, as in `https://BUCKET.HOST`, which then is the endpoint.
+    /// Whether the bucket is part of the host, as in `https://BUCKET.HOST`; the endpoint is then this host.
     pub virtual_host: bool,
-    /// A file with `aws_access_key_id = …` and `aws_secret_access_key = …`; without it, the variables `AWS_*` or the
-    /// host of the machine tell the credentials.
+    /// A file with `aws_access_key_id = …` and `aws_secret_access_key = …`; by default, the variables `AWS_*` or the machine's host provide
+    /// the credentials.
     pub credentials_file: Option<PathBuf>,
-    /// A local folder for uploads on their way to an S3 store and for models that were fetched from it.
+    /// A local folder for uploads to an S3 store in progress and for models fetched from it.
     pub cache: PathBuf,
-    /// Upper bound of what was fetched and is kept there.
+    /// Maximum bytes of fetched models in it.
     pub cache_max_bytes: u64,
-    /// Upper bound of one request to an S3 store; each moves 8 MiB at most.
+    /// Timeout of one request to an S3 store; each moves at most 8 MiB.
     pub request_timeout_ms: u64,
 }
 
@@ -63,10 +63,10 @@ impl BlobsConfig {
         require(problems, !repeated, "blobs.replicas: two copies in one place are one copy");
     }
 
-    /// The store of blobs, with all of its copies.
+    /// The blob store, with all of its copies.
     ///
     /// # Errors
-    /// The key, and what it may be; no credentials.
+    /// The invalid key with its valid values; missing credentials.
     pub(crate) fn store(&self) -> Result<Blobs, String> {
         let primary = self.place("blobs.url", &self.url)?;
         if self.replicas.is_empty() {
@@ -89,10 +89,10 @@ impl BlobsConfig {
         }
     }
 
-    /// Where `identity.seal_url` is, with the settings of this section or its own.
+    /// The location of `identity.seal_url`, with the settings of this section or its own.
     ///
     /// # Errors
-    /// What is wrong with it; it is where blobs are.
+    /// The reason why it is invalid, for example an overlap with the blobs.
     pub(crate) fn apart(&self, url: &str) -> Result<S3Config, String> {
         const KEY: &str = "identity.seal_url";
         let rest = url.strip_prefix("s3://").ok_or_else(|| format!("{KEY}: this build knows `s3://BUCKET/PREFIX`"))?;
@@ -152,7 +152,7 @@ impl BlobsConfig {
         })
     }
 
-    /// Takes out of the URLs what does not belong there: credentials.
+    /// Removes credentials from the URLs.
     pub(super) fn redact(&mut self) {
         let urls = std::iter::once(&mut self.url).chain(&mut self.replicas).chain(&mut self.endpoint);
         for url in urls {
@@ -161,7 +161,7 @@ impl BlobsConfig {
     }
 }
 
-/// Takes credentials out of a URL.
+/// Removes credentials from a URL.
 pub(super) fn redact_url(url: &mut String) {
     if let Some((before, after)) = url.rsplit_once('@') {
         let start = before.rfind("://").map_or(0, |at| at + 3);
@@ -169,7 +169,7 @@ pub(super) fn redact_url(url: &mut String) {
     }
 }
 
-/// Whether keys that begin with `inner` are among those that begin with `outer`.
+/// Whether keys with the prefix `inner` are among those with the prefix `outer`.
 fn is_within(inner: &str, outer: &str) -> bool {
     outer.is_empty() || inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }

@@ -1,4 +1,4 @@
-//! `[database]`: where rows are.
+//! `[database]`: storage of rows.
 
 use std::path::PathBuf;
 
@@ -8,24 +8,29 @@ use zeroize::Zeroizing;
 
 use super::require::require;
 
-/// Where rows are.
+/// Storage of rows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DatabaseConfig {
-    /// `sqlite:PATH`, or `sqlite::memory:` for one that vanishes with the process; or
+    /// `sqlite:PATH`, or `sqlite::memory:` for a database only in the process; or
     /// `postgres://USER[:PASSWORD]@HOST[:PORT]/DATABASE[?sslmode=…&sslrootcert=FILE]`: see [`PostgresServer::parse`].
     pub url: String,
     /// A file with PostgreSQL's password.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub password_file: Option<PathBuf>,
-    /// Connections that read at once; with PostgreSQL all of this process.
+    /// Maximum concurrent read connections; with PostgreSQL all connections of this process.
     pub connections: u32,
+    /// How long to wait for an unreachable server at start-up; 0 fails at once.
+    pub start_timeout_ms: u64,
 }
 
-/// Reasons the database cannot be looked for.
+/// Longest wait for a server at start-up.
+const START_TIMEOUT_MAX_MS: u64 = 3_600_000;
+
+/// Reasons why the database configuration is unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum DatabaseError {
-    /// The URL is none of PostgreSQL's.
+    /// The URL is not a valid PostgreSQL URL.
     #[error("database.url {0}")]
     Url(String),
     /// The password cannot be read.
@@ -35,7 +40,12 @@ pub enum DatabaseError {
 
 impl Default for DatabaseConfig {
     fn default() -> Self {
-        Self { url: "sqlite:tributary-data/coordinator.db".to_owned(), password_file: None, connections: 4 }
+        Self {
+            url: "sqlite:tributary-data/coordinator.db".to_owned(),
+            password_file: None,
+            connections: 4,
+            start_timeout_ms: 60_000,
+        }
     }
 }
 
@@ -61,9 +71,11 @@ impl DatabaseConfig {
             )),
         }
         require(problems, (1..=64).contains(&self.connections), "database.connections: must be between 1 and 64");
+        let may_wait = self.start_timeout_ms <= START_TIMEOUT_MAX_MS;
+        require(problems, may_wait, "database.start_timeout_ms: must be at most 3600000, an hour");
     }
 
-    /// The PostgreSQL server, with the password that the file holds; a line's end after it is not part of it.
+    /// The PostgreSQL server, with the password from the file, without a final line break.
     ///
     /// # Errors
     /// [`DatabaseError`].
@@ -75,7 +87,7 @@ impl DatabaseConfig {
         Ok(server.with_password(password.trim_end_matches(['\r', '\n']).to_owned()))
     }
 
-    /// Takes a password out of the URL.
+    /// Removes a password from the URL.
     pub(super) fn redact(&mut self) {
         if let Some((scheme, rest)) = self.url.split_once("://")
             && let Some((credentials, host)) = rest.rsplit_once('@')

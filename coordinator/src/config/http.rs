@@ -1,4 +1,4 @@
-//! `[http]`: the listener, its limits and how participants are paced.
+//! `[http]`: the listeners, their limits and the pacing of participants.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -8,26 +8,26 @@ use serde::{Deserialize, Serialize};
 
 use super::require::require;
 
-/// The listener and what one peer may ask of it.
+/// The listeners and the limits of a peer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HttpConfig {
-    /// Address and port; port 0 takes a free one.
+    /// Address and port; port 0 selects a free one.
     pub listen: SocketAddr,
-    /// Where `/healthz`, `/readyz` and `/metrics` are answered, too, without TLS and whatever the other listener is busy with;
-    /// for addresses that only whoever looks after the service can reach.
+    /// Additional listener for `/healthz`, `/readyz` and `/metrics`, without TLS and independent of the load on the other listener; for
+    /// addresses reachable only by operators.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub health_listen: Option<SocketAddr>,
-    /// Where participants' requests are taken without TLS if they are signed, for a balancer that ends TLS; only the balancer may
-    /// reach it. Operators are not served there.
+    /// Listener without TLS for signed requests of participants, behind a TLS-terminating balancer; only the balancer may reach it. It does
+    /// not serve operators.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signed_listen: Option<SocketAddr>,
-    /// The balancer's host names, with the port unless it is 443, as participants name them: requests signed for another name are
-    /// refused. Empty: `public_names`.
+    /// The balancer's host names as used by participants, with the port unless it is 443: requests signed for other names are rejected.
+    /// Default: `public_names`.
     pub signed_names: Vec<String>,
-    /// DNS names and addresses the server certificate is issued for; the first is used in the URL that is printed.
+    /// DNS names and addresses of the server certificate; the printed URL uses the first.
     pub public_names: Vec<String>,
-    /// A certificate chain in PEM to present instead of one of our own authority; needs `key_file`.
+    /// A certificate chain in PEM to present in place of our own authority's certificate; needs `key_file`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub certificate_file: Option<PathBuf>,
     /// Its key in PEM.
@@ -35,46 +35,48 @@ pub struct HttpConfig {
     pub key_file: Option<PathBuf>,
     /// Whether the dashboard is served at `/` of `listen`.
     pub dashboard: bool,
-    /// Largest JSON body.
+    /// Maximum JSON body.
     pub body_max_bytes: u64,
-    /// Largest masked input; each task's exact length is checked as well.
+    /// Maximum masked input; each task's exact length is checked as well.
     pub masked_input_max_bytes: u64,
-    /// Time for a request, long-polls and transfers of models and inputs excepted.
+    /// Timeout of a request, except for long polls and transfers of models and inputs.
     pub request_timeout_ms: u64,
-    /// Time for a masked input to arrive.
+    /// Timeout for receiving a masked input.
     pub upload_timeout_ms: u64,
-    /// Time for the TLS handshake, and again for a request's headers.
+    /// Timeout of the TLS handshake, and again of a request's headers.
     pub header_timeout_ms: u64,
-    /// How long a shutdown waits for what was accepted.
+    /// How long a shutdown waits for accepted requests.
     pub shutdown_timeout_ms: u64,
-    /// Connections with a certificate that a participant has held at once; more are answered 503 and when to come back.
+    /// Maximum concurrent connections with a participant's certificate; further ones get 503 with a retry time.
     pub connections_max: u32,
-    /// Of them, those of one participant; one more ends its oldest. At `signed_listen` requests in progress are counted so.
+    /// Maximum of these per participant; one more ends its oldest. For `signed_listen`, limits requests in progress.
     pub connections_per_participant: u32,
-    /// Connections without good credentials held at once; more are answered 503 and when to come back. An operator's connection is
-    /// one of them until its first good token. At `signed_listen` requests in progress without a good signature are counted so.
+    /// Maximum concurrent connections without valid credentials; further ones get 503 with a retry time. Operators' connections are
+    /// included until their first valid token. For `signed_listen`, limits requests in progress without a valid signature.
     pub strangers_max: u32,
-    /// Of them, those of one address.
+    /// Maximum of these per address.
     pub strangers_per_address: u32,
-    /// How long a connection without good credentials may last.
+    /// Maximum lifetime of a connection without valid credentials.
     pub stranger_lifetime_ms: u64,
-    /// How long a peer may leave a piece of an answer (64 KiB) unread until its connection is closed.
+    /// How long a peer may leave a piece of a response (64 KiB) unread before its connection is closed.
     pub unread_timeout_ms: u64,
-    /// Bytes of model versions that were read and not yet sent, for all peers together; one peer may have a sixteenth of it.
+    /// Maximum bytes of model versions read but not yet sent, for all peers together; a sixteenth of it per peer.
     pub unsent_max_bytes: u32,
-    /// Streams of events that are open at once; more are answered 503 and when to come back.
+    /// Maximum concurrent event streams; further ones get 503 with a retry time. The last eighth is reserved for administrators.
     pub event_streams_max: u32,
-    /// Longest a check-in, or a watch on a round, is held open.
+    /// Maximum of these per operator token or identity of the provider.
+    pub event_streams_per_token: u32,
+    /// Maximum duration of a check-in or a watch on a round.
     pub poll_max_ms: u64,
-    /// Check-ins per second that participants are spread over when told when to come back.
+    /// Target rate of check-ins per second, used to spread return times.
     pub check_ins_per_second: u32,
-    /// Requests per second of one participant, on average.
+    /// Average requests per second of one participant.
     pub participant_rate: u32,
-    /// Requests per second of one operator token, on average.
+    /// Average requests per second of one operator token.
     pub operator_rate: u32,
-    /// Requests per second of one address that has not said who it is, on average.
+    /// Average requests per second of one address without authentication.
     pub address_rate: u32,
-    /// How many seconds of its rate a peer may use at once.
+    /// Burst of a peer, in seconds of its rate.
     pub burst_s: u32,
 }
 
@@ -103,6 +105,7 @@ impl Default for HttpConfig {
             unread_timeout_ms: 30_000,
             unsent_max_bytes: 16 << 20,
             event_streams_max: 256,
+            event_streams_per_token: 16,
             poll_max_ms: 30_000,
             check_ins_per_second: 1000,
             participant_rate: 200,
@@ -114,7 +117,7 @@ impl Default for HttpConfig {
 }
 
 impl HttpConfig {
-    /// The names, with ports, that requests are signed for.
+    /// The names, with ports, accepted in signed requests.
     #[must_use]
     pub fn signed_names(&self) -> &[String] {
         if self.signed_names.is_empty() { &self.public_names } else { &self.signed_names }
@@ -148,6 +151,7 @@ impl HttpConfig {
             ("unread_timeout_ms", self.unread_timeout_ms),
             ("unsent_max_bytes", self.unsent_max_bytes.into()),
             ("event_streams_max", self.event_streams_max.into()),
+            ("event_streams_per_token", self.event_streams_per_token.into()),
             ("connections_max", self.connections_max.into()),
             ("connections_per_participant", self.connections_per_participant.into()),
             ("strangers_max", self.strangers_max.into()),

@@ -1,4 +1,4 @@
-//! `[identity]`: our certificate authority, what it issues, and who else certifies participants.
+//! `[identity]`: our certificate authority and its certificates, and external authorities of participants.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,52 +8,50 @@ use serde::{Deserialize, Serialize};
 use super::blobs::redact_url;
 use super::require::require;
 
-/// Our certificate authority, what it issues, and who else certifies participants.
+/// Our certificate authority and its certificates, and external authorities of participants.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct IdentityConfig {
-    /// Certificate of the authority in PEM; made at the first start if neither file exists. Empty, as is the other: an
-    /// authority that vanishes with the process.
+    /// Certificate of the authority in PEM; created at the first start if neither file exists. If both are empty, the authority exists only
+    /// in the process.
     pub ca_certificate_file: PathBuf,
-    /// Its key in PEM; kept readable by its owner alone.
+    /// Its key in PEM; readable only by its owner.
     pub ca_key_file: PathBuf,
-    /// Certificate, in PEM, of another authority that certifies participants: the one that signs their own certificates, not one
-    /// above it. The coordinator never has its key; its own authority then vouches for the server alone, and is not made where
-    /// the server shows a certificate of another (`http.certificate_file`). With `signer` that authority is asked to sign;
-    /// without, participants have their certificates from it already, and the coordinator signs nothing at all.
-    /// Default: its own authority certifies participants, too.
+    /// Certificate, in PEM, of another authority for participants: the issuer of their certificates, not an authority above it. The
+    /// coordinator never has its key; its own authority then certifies only the server, and is not created if the server presents an
+    /// external certificate (`http.certificate_file`). With `signer`, that authority signs on request; without, participants already have
+    /// their certificates, and the coordinator signs nothing. Default: the coordinator's own authority certifies participants, too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub members_ca_certificate_file: Option<PathBuf>,
-    /// Seals the answers that open a round's sum, for as long as they are kept; made at the first start. It must not lie
-    /// where backups of the database go. Default: `seal.key` beside the authority's key, or in memory with an authority in
-    /// memory.
+    /// Key for sealing stored unmasking answers; created at the first start. Keep it out of database backups. Default: `seal.key` next to
+    /// the authority's key, or in memory with an authority in memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seal_key_file: Option<PathBuf>,
-    /// `s3://BUCKET/PREFIX`, where keys of releases and ends of privacy ledgers are, for coordinators that share no folder. The
-    /// bucket keeps no versions, and is in no backup. The settings of `[blobs]` hold for it; those that differ follow as in
-    /// `blobs.replicas`. No coordinator makes the sealing key then. Default: folders beside the sealing key.
+    /// `s3://BUCKET/PREFIX` for release keys and ends of privacy ledgers, for coordinators without a common folder. The bucket must keep no
+    /// versions, and be excluded from backups. The settings of `[blobs]` apply; deviating ones are appended as in `blobs.replicas`.
+    /// Coordinators then never create the sealing key. Default: folders next to the sealing key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seal_url: Option<String>,
-    /// How long a participant's certificate is good for; renewal is asked for after two thirds of it. Ignored where
-    /// participants have certificates from elsewhere already: nothing here bounds how long those are good for.
+    /// Validity of a participant's certificate; it is renewed after two thirds of it. Ignored if participants have external certificates,
+    /// whose validity is not limited here.
     pub certificate_lifetime_s: u64,
-    /// Where that other authority is asked.
+    /// The signer of that authority.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signer: Option<SignerConfig>,
 }
 
-/// How participants' certificates are asked for of an authority elsewhere; `wire::signer` says what is sent.
+/// The external signer of participants' certificates; `wire::signer` defines the requests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SignerConfig {
-    /// Where signing requests are posted, `https://…`.
+    /// URL for signing requests, `https://…`.
     pub url: String,
-    /// Certificate, in PEM, of the authority that vouches for that server. No other is trusted.
+    /// Certificate, in PEM, of the only trusted authority for that server.
     pub ca_certificate_file: PathBuf,
-    /// A file with the token that is sent as `Authorization: Bearer …`, if there is one.
+    /// A file with the token for `Authorization: Bearer …`, if needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_file: Option<PathBuf>,
-    /// Longest that an answer is waited for.
+    /// Timeout of a request.
     #[serde(default = "ten_seconds")]
     pub timeout_ms: u64,
 }
@@ -109,20 +107,20 @@ impl IdentityConfig {
         }
     }
 
-    /// Takes out of the URL what does not belong there: credentials.
+    /// Removes credentials from the URL.
     pub(super) fn redact(&mut self) {
         if let Some(url) = &mut self.seal_url {
             redact_url(url);
         }
     }
 
-    /// Whether the authority vanishes with the process.
+    /// Whether the authority exists only in the process.
     #[must_use]
     pub fn in_memory(&self) -> bool {
         self.ca_certificate_file.as_os_str().is_empty() && self.ca_key_file.as_os_str().is_empty()
     }
 
-    /// Where the sealing key lies; none if it vanishes with the process.
+    /// The path of the sealing key; `None` if it exists only in the process.
     #[must_use]
     pub fn seal_key_file(&self) -> Option<PathBuf> {
         match &self.seal_key_file {

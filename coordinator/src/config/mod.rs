@@ -1,7 +1,7 @@
-//! What an operator sets: one section per file, defaults for everything, unknown keys refused.
+//! The operator's configuration: one section per file, defaults for everything, unknown keys rejected.
 //!
-//! A TOML file is read first; `TRIBUTARY_<SECTION>_<KEY>` from the environment overrides it. Only `wiring` (and the tests)
-//! read this: everything else is given values, not configuration.
+//! A TOML file is read first; `TRIBUTARY_<SECTION>_<KEY>` from the environment overrides it. Only `wiring` (and the tests) read the
+//! configuration: other modules get values.
 
 mod aggregation;
 mod blobs;
@@ -32,31 +32,31 @@ pub(crate) use work::is_name;
 
 use require::require;
 
-/// What every environment variable that configures the coordinator begins with.
+/// Prefix of all configuration variables in the environment.
 pub const ENVIRONMENT_PREFIX: &str = "TRIBUTARY_";
 
 /// The whole configuration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The listener and what one peer may ask of it.
+    /// The listeners and the limits of a peer.
     pub http: HttpConfig,
-    /// Where rows are.
+    /// Storage of rows.
     pub database: DatabaseConfig,
-    /// Where models and inputs are.
+    /// Storage of models and inputs.
     pub blobs: BlobsConfig,
-    /// What sums.
+    /// The device for summing.
     pub aggregation: AggregationConfig,
     pub work: WorkSection,
     pub identity: IdentityConfig,
-    /// The provider of operators' identities, if there is one.
+    /// The operators' identity provider, if configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oidc: Option<OidcConfig>,
     pub telemetry: TelemetryConfig,
     pub traces: TracesConfig,
 }
 
-/// Why a configuration cannot be used.
+/// Reasons why a configuration is unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
@@ -67,10 +67,10 @@ pub enum ConfigError {
     Parse {
         /// The file or variable.
         origin: String,
-        /// What is wrong, with its place.
+        /// The error with its position.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// Values that cannot work.
+    /// Invalid combinations of values.
     #[error("the configuration cannot work:{}", list(.0))]
     Invalid(Vec<String>),
 }
@@ -80,10 +80,10 @@ fn list(problems: &[String]) -> String {
 }
 
 impl Config {
-    /// Reads `file`, or the defaults without one, then what `environment` overrides, and checks the outcome.
+    /// Reads `file`, or the defaults without one, applies overrides from `environment`, and checks the result.
     ///
     /// # Errors
-    /// [`ConfigError`], which names the file or variable and the key.
+    /// [`ConfigError`] with the file or variable and the key.
     pub fn load(
         file: Option<&Path>,
         environment: impl IntoIterator<Item = (String, String)>,
@@ -99,7 +99,7 @@ impl Config {
         Self::parse(&text, &origin, environment)
     }
 
-    /// The same from text; `origin` is named in errors.
+    /// Parses the configuration from text; errors name `origin`.
     ///
     /// # Errors
     /// [`ConfigError`].
@@ -108,7 +108,7 @@ impl Config {
         origin: &str,
         environment: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self, ConfigError> {
-        // Parsed as it stands first, so that an error points at its line.
+        // The text is parsed alone first, so that an error points at its line.
         let written: Self = toml::from_str(text)
             .map_err(|error| ConfigError::Parse { origin: origin.to_owned(), source: error.into() })?;
         let mut config = written;
@@ -119,7 +119,7 @@ impl Config {
         Ok(config)
     }
 
-    /// One variable of the environment; those that name no section are somebody else's.
+    /// Applies one environment variable; variables without a section name are ignored.
     fn overridden(self, name: &str, value: &str) -> Result<Self, ConfigError> {
         const SECTIONS: [&str; 9] =
             ["http", "database", "blobs", "aggregation", "work", "identity", "oidc", "telemetry", "traces"];
@@ -137,7 +137,7 @@ impl Config {
             }
             table.try_into::<Self>().map_err(|error| wrong(error.into()))
         };
-        // `8443`, `true` and `["a"]` are TOML; whatever is not, or does not fit the key, is taken as text.
+        // `8443`, `true` and `["a"]` are TOML; other values, and those of the wrong type, are treated as text.
         let literal =
             toml::from_str::<toml::Table>(&format!("value = {value}")).ok().and_then(|mut t| t.remove("value"));
         match literal.map(&with) {
@@ -147,10 +147,10 @@ impl Config {
         }
     }
 
-    /// Whether the values can work together.
+    /// Checks that the values are valid together.
     ///
     /// # Errors
-    /// [`ConfigError::Invalid`] with everything that is wrong.
+    /// [`ConfigError::Invalid`] with all problems.
     pub fn check(&self) -> Result<(), ConfigError> {
         let mut problems = Vec::new();
         self.http.check(&mut problems);
@@ -183,13 +183,13 @@ impl Config {
         if problems.is_empty() { Ok(()) } else { Err(ConfigError::Invalid(problems)) }
     }
 
-    /// Whether the coordinator is an authority itself: for its own server, or for participants.
+    /// Whether the coordinator needs its own authority: for its own server, or for participants.
     #[must_use]
     pub fn needs_authority(&self) -> bool {
         self.identity.members_ca_certificate_file.is_none() || self.http.certificate_file.is_none()
     }
 
-    /// The effective configuration as TOML, secrets left out.
+    /// The effective configuration as TOML, without secrets.
     #[must_use]
     pub fn redacted(&self) -> String {
         let mut shown = self.clone();
@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(parse(text, &[]).unwrap(), Config::default());
     }
 
-    /// The keys of a section of the file, as the refusal of an unknown one tells them.
+    /// The keys of a section, from the error for an unknown key.
     fn keys_of(section: &str) -> Vec<String> {
         let error = parse(&format!("{section}\nno_such_key = 1\n"), &[]).unwrap_err();
         let (_, expected) = error.split_once("expected ").expect("the refusal tells the keys");
@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn the_example_in_docs_has_every_key() {
         let text = include_str!("../../../docs/config/coordinator.toml");
-        // What is off by default is a comment.
+        // Settings off by default are comments.
         let lines: Vec<_> = text.lines().map(|line| line.strip_prefix("# ").unwrap_or(line)).collect();
         let mut sections: Vec<String> = keys_of("");
         sections.extend(["identity.signer", "oidc.client"].map(str::to_owned));

@@ -1,4 +1,4 @@
-//! `[oidc]`: an identity provider whose tokens operators may use.
+//! `[oidc]`: an identity provider for operators.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use wire::admin::Role;
 use super::require::require;
 
 task_spec::named_enum! {
-    /// How an identity provider may sign. No algorithm with a shared secret is here, and none without a signature.
+    /// Signing algorithms of an identity provider. Excludes algorithms with shared secrets, and unsigned tokens.
     pub enum SigningAlgorithm: "signing algorithm" {
         Rs256 = "RS256",
         Ps256 = "PS256",
@@ -21,44 +21,42 @@ task_spec::named_enum! {
     }
 }
 
-/// An identity provider whose tokens operators may use.
+/// An identity provider for operators.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OidcConfig {
-    /// The provider, as the `iss` of its tokens has it.
+    /// The provider, as in the `iss` of its tokens.
     pub issuer: String,
-    /// What the `aud` of a token must contain.
+    /// Required value in the `aud` of a token.
     pub audience: String,
-    /// Where the provider's keys are. Default: where `ISSUER/.well-known/openid-configuration` says.
+    /// URL of the provider's keys. Default: from `ISSUER/.well-known/openid-configuration`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jwks_url: Option<String>,
-    /// Certificate, in PEM, of the authority that vouches for these servers; no other is trusted then. Default: those that this
-    /// machine trusts.
+    /// Certificate, in PEM, of the only trusted authority for these servers. Default: the machine's trusted authorities.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_certificate_file: Option<PathBuf>,
-    /// The claim that decides: its name, or a JSON pointer into the claims such as `/realm_access/roles`. It is a text, or a list
-    /// of texts.
+    /// The deciding claim: its name, or a JSON pointer into the claims such as `/realm_access/roles`. It is a text, or a list of texts.
     #[serde(default = "roles")]
     pub claim: String,
-    /// How a token may be signed.
+    /// Accepted signing algorithms.
     #[serde(default = "every_algorithm")]
     pub algorithms: Vec<SigningAlgorithm>,
-    /// How far the provider's clock may be from ours.
+    /// Tolerated difference between the provider's clock and ours.
     #[serde(default = "minute")]
     pub leeway_ms: u64,
-    /// How long after it was issued a token counts at most, whatever it says.
+    /// Maximum validity of a token after it was issued, independent of its own expiry.
     #[serde(default = "day")]
     pub token_max_age_ms: u64,
-    /// How long keys count when they cannot be fetched again.
+    /// How long keys stay valid if they cannot be fetched again.
     #[serde(default = "day")]
     pub jwks_max_age_ms: u64,
-    /// Longest that one answer of the provider is waited for.
+    /// Timeout of one request to the provider.
     #[serde(default = "five_seconds")]
     pub timeout_ms: u64,
-    /// As which the provider knows the dashboard. Without it browsers sign in with operators' tokens alone.
+    /// The dashboard as a client of the provider. Without it browsers sign in only with operators' tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<ClientConfig>,
-    /// What each value of the claim allows.
+    /// The permissions of each value of the claim.
     pub roles: BTreeMap<String, OidcGrant>,
 }
 
@@ -68,12 +66,12 @@ pub struct OidcConfig {
 pub struct ClientConfig {
     /// The `aud` of ID tokens.
     pub client_id: String,
-    /// A file with the client's secret, if it has one.
+    /// A file with the client's secret, if needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_secret_file: Option<PathBuf>,
-    /// The coordinator's address as browsers have it. The provider must know it with `/sign-in/callback` behind it as a redirect URI.
+    /// The coordinator's URL for browsers. The provider must list it, followed by `/sign-in/callback`, as a redirect URI.
     pub public_url: String,
-    /// What is asked for. `openid` must be there.
+    /// Requested scopes. Must include `openid`.
     #[serde(default = "openid")]
     pub scopes: Vec<String>,
     /// The provider's name on the button. Default: the host of `issuer`.
@@ -81,12 +79,12 @@ pub struct ClientConfig {
     pub name: Option<String>,
 }
 
-/// What a value of the claim allows.
+/// The permissions of a value of the claim.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OidcGrant {
     pub role: Role,
-    /// The tasks that it is for, by id or name. Default: everything.
+    /// The tasks in scope, by id or name. Default: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tasks: Option<Vec<String>>,
 }
@@ -115,7 +113,7 @@ fn five_seconds() -> u64 {
     5_000
 }
 
-/// Whether what is fetched there cannot be changed on the way: by HTTPS, or on this machine. A password is none to be logged.
+/// Whether the URL is protected against tampering: HTTPS, or a loopback address. Rejects URLs with a password, since it could be logged.
 pub(crate) fn is_safe(url: &Url) -> bool {
     let is_here = || {
         let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
@@ -133,7 +131,7 @@ pub(crate) fn is_safe(url: &Url) -> bool {
 impl ClientConfig {
     fn check(&self, problems: &mut Vec<String>) {
         require(problems, !self.client_id.is_empty(), "oidc.client.client_id: must not be empty");
-        // The cookie is for the whole host, and the dashboard at its root.
+        // The cookie is valid for the whole host, with the dashboard at its root.
         let is_origin = Url::parse(&self.public_url)
             .is_ok_and(|url| is_safe(&url) && url.path() == "/" && url.query().is_none() && url.fragment().is_none());
         require(problems, is_origin, "oidc.client.public_url: must be https://HOST[:PORT], without a path");

@@ -1,6 +1,6 @@
-//! Notes what is wrong with a configuration.
+//! Collects problems of a configuration.
 
-/// Notes `problem` unless `holds`.
+/// Adds `problem` unless `holds`.
 pub(super) fn require(problems: &mut Vec<String>, holds: bool, problem: impl Into<String>) {
     if !holds {
         problems.push(problem.into());

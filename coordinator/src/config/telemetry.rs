@@ -9,11 +9,11 @@ use super::require::require;
 pub struct TelemetryConfig {
     /// `info`, or directives such as `info,coordinator::work=debug`.
     pub level: String,
-    /// How a line looks.
+    /// Format of a log line.
     pub format: LogFormat,
 }
 
-/// How a log line looks.
+/// Format of a log line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogFormat {

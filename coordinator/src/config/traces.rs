@@ -1,4 +1,4 @@
-//! `[traces]`: where traces of updates go.
+//! `[traces]`: export of traces of updates.
 
 use std::path::PathBuf;
 
@@ -9,15 +9,15 @@ use super::require::require;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TracesConfig {
-    /// Address that takes OTLP, protobuf over HTTP, for example `https://collector:4318/v1/traces`. Without it nothing is traced.
+    /// OTLP endpoint, protobuf over HTTP, for example `https://collector:4318/v1/traces`. Without it, tracing is off.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
-    /// Part of the updates that are followed, 0 to 1.
+    /// Fraction of updates to trace, 0 to 1.
     pub sample_ratio: f64,
-    /// Headers of every request to it, `NAME=VALUE` separated by commas; meant for the environment.
+    /// Headers of every export request, `NAME=VALUE` separated by commas; intended for the environment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub headers: Option<String>,
-    /// The authority, in PEM, of its certificate, instead of those that this machine trusts.
+    /// The only trusted authority, in PEM, for its certificate. Default: the machine's trusted authorities.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca_certificate_file: Option<PathBuf>,
 }
@@ -40,7 +40,7 @@ impl TracesConfig {
         require(problems, is_part, format!("traces.sample_ratio: {} is not between 0 and 1", self.sample_ratio));
     }
 
-    /// Leaves secrets out: headers, and a password in the address.
+    /// Removes secrets: headers, and a password in the URL.
     pub(super) fn redact(&mut self) {
         self.headers = None;
         if let Some(endpoint) = &mut self.endpoint {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::require::require;
 
-/// Longest name of a coordinator, in characters.
+/// Maximum length of a coordinator's name, in characters.
 const NAME_MAX: usize = 128;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -12,11 +12,11 @@ const NAME_MAX: usize = 128;
 pub struct WorkSection {
     /// Whether this process works on rounds, or only serves.
     pub enabled: bool,
-    /// Work is looked for this often even if nothing woke us.
+    /// Interval between surveys for work without a wake-up.
     pub poll_interval_ms: u64,
-    /// A worker that is not heard of for so long has lost its step to another.
+    /// Time without a renewal after which a worker loses its step to another.
     pub lease_ttl_ms: u64,
-    /// Name of this process in what is stored about sums, which tells several coordinators apart. Default: the machine's host name.
+    /// Name of this process in records of sums, to distinguish coordinators. Default: the machine's host name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
@@ -27,7 +27,7 @@ impl Default for WorkSection {
     }
 }
 
-/// Whether a coordinator may be called so: 1 to 128 characters, none of which is a control character.
+/// Whether a coordinator's name is valid: 1 to 128 characters without control characters.
 pub(crate) fn is_name(name: &str) -> bool {
     (1..=NAME_MAX).contains(&name.chars().count()) && !name.chars().any(char::is_control)
 }

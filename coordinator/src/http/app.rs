@@ -9,97 +9,100 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use store::entity::task::TaskRow;
 use store::entity::token::TaskScope;
 use store::{Store, StoreError, Transaction};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::identities::Identities;
+use super::auth::identities::Identities;
+use super::auth::nonces::Nonces;
+use super::auth::refusals::Refusals;
+use super::event_streams::EventStreams;
 use super::inspect::ended_rounds::EndedRounds;
 use super::limits::Limiter;
-use super::nonces::Nonces;
 use super::openapi::Document;
-use super::problem::{Error, Result};
-use super::refusals::Refusals;
+use super::reply::problem::{Error, Result};
 use crate::admission::{CheckIns, Inbox, RoundWakeups, Uploads};
 use crate::config::Config;
-use crate::event_feed::EventFeed;
 use crate::identity::{Authority, Members};
-use crate::invitations::Invitations;
-use crate::lacking::Lacking;
-use crate::models::Models;
 use crate::observe::Traces;
 use crate::observe::health::Health;
 use crate::oidc::Oidc;
-use crate::provenance::Signer;
-use crate::proximal::ProximalSchedule;
+use crate::privacy::seal::Sealer;
 use crate::random::Random;
-use crate::reported_rounds::ReportedRounds;
-use crate::retries::Retries;
-use crate::seal::Sealer;
-use crate::sessions::Sessions;
+use crate::records::event_feed::EventFeed;
+use crate::records::provenance::Signer;
+use crate::rounds::models::Models;
+use crate::rounds::proximal::ProximalSchedule;
+use crate::rounds::reported_rounds::ReportedRounds;
+use crate::rounds::selection::contests::Contests;
+use crate::rounds::selection::invitations::Invitations;
+use crate::rounds::sessions::Sessions;
+use crate::rounds::waiting::lacking::Lacking;
+use crate::rounds::waiting::retries::Retries;
 
-/// Shared by all requests.
+/// State shared by all requests.
 pub(crate) struct App {
     pub(crate) store: Store,
     pub(crate) clock: Arc<dyn Clock>,
     /// For ids, tokens and jitter.
     pub(crate) random: Random,
-    /// Our own authority, unless the server presents another authority's certificate and participants are certified
+    /// The coordinator's own authority. `None` if the server presents another authority's certificate and participants are certified
     /// elsewhere.
     pub(crate) authority: Option<Arc<Authority>>,
     pub(crate) members: Members,
-    /// The provider of operators' identities, if there is one.
+    /// The operators' identity provider, if configured.
     pub(crate) oidc: Option<Oidc>,
     /// Cache of certificates.
     pub(crate) identities: Identities,
     /// Rate limits of peers.
     pub(crate) limiter: Limiter,
-    /// Rate limits for events that tokens which only read may cause.
+    /// Rate limits for events caused by read-only tokens.
     pub(crate) log_limiter: Limiter,
-    /// Participants that wait for work.
+    /// Participants waiting for work.
     pub(crate) check_ins: CheckIns,
-    /// Requests that wait for their round to change.
+    /// Requests waiting for a round to change.
     pub(crate) round_wakeups: RoundWakeups,
     /// Cache of secure aggregation sessions.
     pub(crate) sessions: Sessions,
     pub(crate) models: Models,
-    /// Cache of views of rounds that have ended.
+    /// Cache of views of ended rounds.
     pub(crate) ended_rounds: EndedRounds,
     /// The proximal μ of current rounds.
     pub(crate) mus: ProximalSchedule,
-    /// The invitations to rounds that have not drawn yet.
+    /// Pending invitations to selecting rounds.
     pub(crate) invitations: Invitations,
-    /// What tasks wait for, for participants that wait with them.
+    /// Chooses among concurrent key-collecting rounds for each participant.
+    pub(crate) contests: Contests,
+    /// The reasons why tasks wait, shown to their waiting participants.
     pub(crate) lacking: Lacking,
-    /// The pauses of background work after failed attempts at a round.
+    /// Retry delays of background work after failed attempts at a round.
     pub(crate) retries: Retries,
-    /// Seals data that must not be readable from a backup.
+    /// Seals data to keep it unreadable in a backup.
     pub(crate) sealer: Arc<Sealer>,
-    /// New events.
+    /// Feed of new events.
     pub(crate) events: EventFeed,
-    /// Places for streams of events.
-    pub(crate) event_streams: Arc<Semaphore>,
-    /// The entrance for facts.
+    /// Slots for event streams.
+    pub(crate) event_streams: EventStreams,
+    /// Queue for facts to be stored.
     pub(crate) inbox: Inbox,
     /// Masked inputs being received.
     pub(crate) uploads: Uploads,
     /// Nonces of signed requests.
     pub(crate) nonces: Nonces,
-    /// Of which refused sign-ins the log was told.
+    /// Rate limit of log entries about rejected sign-ins.
     pub(crate) refusals: Refusals,
-    /// Participants that have seen more than this coordinator.
+    /// Rounds reported by participants but unknown to this coordinator.
     pub(crate) reported_rounds: ReportedRounds,
     /// Results of `/readyz`.
     pub(crate) health: Health,
     /// Content of `/openapi.json`.
     pub(crate) document: Document,
-    /// Traces of updates, if any.
+    /// Traces of updates, if enabled.
     pub(crate) traces: Traces,
-    /// What sums; its memory is told.
+    /// The aggregator; its memory is shown in the metrics.
     pub(crate) aggregator: Arc<dyn Aggregator>,
     /// Content of `/metrics`.
     pub(crate) metrics: PrometheusHandle,
     pub(crate) config: Config,
-    /// Cancelled at shutdown; long polls then answer at once.
+    /// Cancelled at shutdown; long polls then return at once.
     pub(crate) shutdown: CancellationToken,
 }
 
@@ -109,12 +112,12 @@ impl App {
         self.clock.now()
     }
 
-    /// Signs where model versions come from.
+    /// Signs the provenance of model versions.
     pub(crate) fn signer(&self) -> Signer<'_> {
         Signer { models: &self.models, sealer: &self.sealer }
     }
 
-    /// The task that a path names by its id or name.
+    /// Finds a task by the id or name in a path.
     ///
     /// # Errors
     /// [`Error::NotFound`].
@@ -123,7 +126,7 @@ impl App {
         found.ok_or_else(|| no_task(named))
     }
 
-    /// The same, if it is within a scope; another one is as if it were not there.
+    /// Finds a task like [`Self::task`], but treats tasks outside the scope as missing.
     ///
     /// # Errors
     /// [`Error::NotFound`].
@@ -136,7 +139,7 @@ impl App {
 /// The task of this id or name.
 ///
 /// # Errors
-/// The store's.
+/// Errors of the store.
 pub(super) async fn named_task(
     tx: &mut Transaction<'_>,
     named: &str,

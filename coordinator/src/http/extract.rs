@@ -1,4 +1,4 @@
-//! Bounded extractors of bodies, paths and queries, with problems instead of plain-text errors.
+//! Bounded extractors of bodies, paths and queries, with problem documents instead of plain-text errors.
 
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::response::{IntoResponse, Response};
@@ -11,11 +11,11 @@ use serde::de::DeserializeOwned;
 use wire::headers::ATTEMPT;
 
 use super::app::App;
-use super::problem::{Error, Result};
-use super::signed::is_other_body;
+use super::auth::signed::is_other_body;
+use super::reply::problem::{Error, Result};
 use std::sync::Arc;
 
-/// A JSON body, of a request or an answer.
+/// A JSON body of a request or response.
 pub(super) struct Json<T>(pub(super) T);
 
 impl<T: DeserializeOwned> FromRequest<Arc<App>> for Json<T> {
@@ -45,7 +45,7 @@ pub(super) async fn read_json<T: DeserializeOwned>(
     read_json_bytes(headers, body, limit).await.map(|(value, _)| value)
 }
 
-/// The same with the bytes that were read.
+/// Reads a JSON body like [`read_json`], and returns its bytes too.
 pub(super) async fn read_json_bytes<T: DeserializeOwned>(
     headers: &HeaderMap,
     body: axum::body::Body,
@@ -59,7 +59,7 @@ pub(super) async fn read_json_bytes<T: DeserializeOwned>(
 
 /// Reads a whole body of at most `limit` bytes.
 pub(super) async fn read(headers: &HeaderMap, body: axum::body::Body, limit: u64) -> Result<bytes::Bytes> {
-    // A larger body is rejected before any of it is read.
+    // Rejects a larger body before reading it.
     if content_length(headers)?.is_some_and(|length| length > limit) {
         return Err(Error::TooLarge(limit));
     }
@@ -101,7 +101,7 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
     }
 }
 
-/// The query; the type rejects unknown parameters, and those that come twice unless it takes several values.
+/// The query. The type rejects unknown parameters, and repeated ones unless it takes several values.
 pub(super) struct Query<T>(pub(super) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
@@ -110,7 +110,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self> {
         let (query, malformed) =
             (parts.uri.query().unwrap_or_default(), |error| Error::Malformed(format!("the query: {error}")));
-        // What is empty would count as absent.
+        // An empty value would be treated as absent.
         let pairs: Vec<(String, String)> = serde_html_form::from_str(query).map_err(malformed)?;
         if let Some((name, _)) = pairs.iter().find(|(_, value)| value.is_empty()) {
             return Err(Error::InvalidValue(format!("{name} has no value: give it one, or leave it out")));
@@ -119,12 +119,12 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     }
 }
 
-/// The attempt at a round that a request's header names.
+/// The attempt at a round named by a request's header.
 pub(super) fn attempt(headers: &HeaderMap, task: TaskId, round: u32) -> Result<Attempt> {
     Ok(Attempt { task, round, attempt: required(headers, ATTEMPT, "the number of the round's attempt")? })
 }
 
-/// A required header that must parse.
+/// Parses a required header.
 pub(super) fn required<T: std::str::FromStr>(headers: &HeaderMap, name: &'static str, what: &str) -> Result<T> {
     headers
         .get(name)

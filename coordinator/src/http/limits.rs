@@ -1,37 +1,9 @@
 //! Rate limits: GCRA (ITU-T I.371, virtual scheduling) per key, in a bounded map.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 
-use federation::id::{Digest, ParticipantId, TokenId};
 use federation::time::Timestamp;
-
-use crate::guarded::Guarded;
-
-/// The subject of a rate limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Key {
-    Participant(ParticipantId),
-    Operator(TokenId),
-    /// An operator whom the identity provider knows, by the SHA-256 that the log names.
-    Identity(Digest),
-    /// Whoever has the key of the certificate with this SHA-256, and signs with it. Whether it counts is another question.
-    Signer(Digest),
-    /// An unauthenticated peer. An IPv6 peer usually has a whole /64, which counts as one.
-    Address(IpAddr),
-}
-
-impl Key {
-    #[must_use]
-    pub(crate) fn address(address: IpAddr) -> Self {
-        Self::Address(match address {
-            IpAddr::V6(v6) if v6.to_ipv4_mapped().is_none() => {
-                IpAddr::V6((u128::from(v6) & !u128::from(u64::MAX)).into())
-            }
-            other => other.to_canonical(),
-        })
-    }
-}
+use listener::{Guarded, Key};
 
 /// Requests per second on average, and the number of seconds' worth allowed at once.
 #[derive(Clone, Copy, Debug)]
@@ -51,18 +23,18 @@ pub(crate) struct Rates {
 }
 
 impl Rates {
-    /// For events that tokens which only read may cause, sign-ins among them, and which the log keeps for ever: two for each server that a
-    /// task may have at once, and then one a second.
+    /// For permanent log events caused by read-only tokens, including sign-ins: a burst of two for each possible server of a task, then one
+    /// a second.
     pub(crate) const OF_LOG: Self = {
         let rate = Rate { per_second: 1, burst_s: 200 };
         Self { participant: rate, operator: rate, address: rate }
     };
 }
 
-/// Maximum number of remembered peers; some 6 MB.
+/// Maximum number of tracked peers; some 6 MB.
 const KEYS_MAX: usize = 100_000;
 
-/// Remembers, for every recent peer, when its allowance will be full again.
+/// Stores for every recent peer when its full allowance is restored.
 pub(crate) struct Limiter {
     rates: Rates,
     /// Microseconds since the epoch.
@@ -78,7 +50,7 @@ impl Limiter {
     /// Counts one request.
     ///
     /// # Errors
-    /// Milliseconds until the next request will be served, if this one is rejected.
+    /// Milliseconds until the next request is accepted.
     pub(crate) fn admit(&self, key: Key, now: Timestamp) -> Result<(), u64> {
         let rate = match key {
             Key::Participant(_) | Key::Signer(_) => self.rates.participant,
@@ -92,12 +64,12 @@ impl Limiter {
         if map.len() >= KEYS_MAX && !map.contains_key(&key) {
             map.retain(|_, at| *at > now);
             if map.len() >= KEYS_MAX {
-                // Forgetting so many peers gives each a new burst, which does less harm than rejecting all.
+                // Forgetting all peers grants each a new burst, a lesser harm than rejecting all.
                 map.clear();
             }
         }
         let at = map.entry(key).or_insert(now);
-        // More than one full burst ahead means that the clock was set back: start over.
+        // More than one full burst ahead means a clock set back: start over.
         if *at - now > tolerance + interval {
             *at = now;
         }
@@ -137,13 +109,5 @@ mod tests {
         let key = Key::address("10.0.0.1".parse().unwrap());
         while limiter.admit(key, Timestamp(9_000_000)).is_ok() {}
         assert_eq!(limiter.admit(key, Timestamp(1_000_000)), Ok(()));
-    }
-
-    #[test]
-    fn a_v6_network_is_one_peer() {
-        let key = |text: &str| Key::address(text.parse().unwrap());
-        assert_eq!(key("2001:db8::1"), key("2001:db8::2:3"));
-        assert_ne!(key("2001:db8::1"), key("2001:db8:0:1::1"));
-        assert_eq!(key("::ffff:10.0.0.1"), key("10.0.0.1"));
     }
 }

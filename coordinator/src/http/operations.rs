@@ -12,14 +12,14 @@ use utoipa_axum::routes;
 use wire::route;
 
 use super::app::App;
-use super::authenticate::AnyPeer;
-use super::operators::Viewer;
-use super::problem::{Error, Result};
+use super::auth::authenticate::AnyPeer;
+use super::auth::operators::Viewer;
+use super::reply::problem::{Error, Result};
 use super::times::Times;
 use crate::observe::health::NotReady;
 use crate::observe::rendered;
 
-/// Endpoints of the deployment.
+/// Endpoints for the deployment.
 pub(super) fn routes(times: Times) -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
         .routes(times.short(routes!(healthz)))
@@ -28,12 +28,12 @@ pub(super) fn routes(times: Times) -> OpenApiRouter<Arc<App>> {
         .routes(times.short(routes!(openapi)))
 }
 
-/// The same for a separate listener, on which nobody needs a token.
+/// The same for a separate listener, without tokens.
 pub(super) fn routes_apart(times: Times) -> Router<Arc<App>> {
     routes_of_liveness(times).route(route::METRICS, times.short_undescribed(get(metrics_apart)))
 }
 
-/// What a balancer asks.
+/// Endpoints for a balancer.
 pub(super) fn routes_of_liveness(times: Times) -> Router<Arc<App>> {
     Router::new()
         .route(route::HEALTHZ, times.short_undescribed(get(healthz)))
@@ -52,7 +52,8 @@ pub(super) async fn healthz() -> &'static str {
 
 /// Readiness: rows and blobs can be written; `degraded` if a task cannot continue.
 ///
-/// A task that cannot continue does not affect others: the answer is then still 200, with one line per reason.
+/// A task that cannot continue does not affect others: the answer is then still 200, with one line per reason. It comes within two seconds,
+/// also where the database or the blobs do not answer.
 #[utoipa::path(
     get, path = route::READYZ, responses((status = 200, body = String)),
 )]
@@ -60,7 +61,7 @@ pub(super) async fn readyz(_: AnyPeer, State(app): State<Arc<App>>) -> Result<St
     if app.shutdown.is_cancelled() {
         return Err(Error::ShuttingDown);
     }
-    match app.health.check(&app.store, &app.sealer, || app.now()).await {
+    match app.health.check(&app.store, &app.sealer, &app.clock).await {
         Ok(problems) if problems.is_empty() => Ok("ready\n".to_owned()),
         Ok(problems) => Ok(format!("degraded\n{}\n", problems.join("\n"))),
         // The details are in the log.
@@ -68,6 +69,7 @@ pub(super) async fn readyz(_: AnyPeer, State(app): State<Arc<App>>) -> Result<St
             "the database is malformed: stop the coordinator and restore a backup, see docs/OPERATIONS.md".to_owned(),
         )),
         Err(NotReady::Unwritable(what, source)) => Err(Error::NotReady { what, source }),
+        Err(NotReady::Silent(what, within)) => Err(Error::Silent { what, within }),
     }
 }
 

@@ -6,20 +6,20 @@ use axum::extract::DefaultBodyLimit;
 use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::{Router, response::Response};
 use bytes::Bytes;
+use listener::Guarded;
 use utoipa_axum::router::OpenApiRouter;
 
 use super::app::App;
-use super::authenticate::AnyPeer;
-use super::compress::compress;
+use super::auth::authenticate::AnyPeer;
+use super::auth::signed::{Gate, admit};
 use super::openapi::{Document, Shapes};
-use super::problem::Error;
-use super::shape::shape;
-use super::signed::{Gate, admit};
+use super::reply::compress::compress;
+use super::reply::problem::Error;
+use super::reply::shape::shape;
 use super::times::Times;
 use super::trace::{Requests, trace};
 use super::{admin, dashboard, inspect, operations, participant};
 use crate::config::HttpConfig;
-use crate::guarded::Guarded;
 
 /// The service, without a socket. Requests carry a [`super::Connection`] in their extensions.
 ///
@@ -40,7 +40,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
-/// Endpoints with these time limits, and the document that describes them.
+/// Endpoints with these time limits, and their OpenAPI document.
 #[derive(Clone)]
 struct Described {
     times: Times,
@@ -50,8 +50,8 @@ struct Described {
     shapes: Arc<Shapes>,
 }
 
-/// The endpoints of a configuration. Describing them takes milliseconds, longer than everything else at a simulated start, so
-/// the last ones are kept.
+/// The endpoints of a configuration. Describing them takes milliseconds, the largest part of a simulated start, so the last ones are
+/// cached.
 fn known_endpoints(config: &HttpConfig) -> Described {
     static LAST: Guarded<Option<Described>> = Guarded::new(None);
     let times = Times::new(config);
@@ -66,19 +66,20 @@ fn known_endpoints(config: &HttpConfig) -> Described {
     last.insert(Described { times, participants, operators, document, shapes: Arc::new(shapes) }).clone()
 }
 
-/// The contract as OpenAPI 3.1 in JSON, as `GET /openapi.json` answers whatever the configuration.
+/// The contract as OpenAPI 3.1 in JSON. The response to `GET /openapi.json` is the same in every configuration.
 #[must_use]
 pub fn document() -> Bytes {
     known_endpoints(&HttpConfig::default()).document
 }
 
-/// Every endpoint but participants', with its time limit. Each area lists its own; path, method and description are next to the handler.
+/// All endpoints except participants', with their time limits. Each area lists its own; path, method and description are next to the
+/// handler.
 fn of_operators(times: Times) -> OpenApiRouter<Arc<App>> {
     inspect::routes(times).merge(admin::routes(times)).merge(operations::routes(times))
 }
 
-/// What participants need, for the listener of signed requests behind a balancer that ends TLS. Operators' endpoints are not
-/// there: see [`super::signed`].
+/// Participants' routes for the listener of signed requests, behind a TLS-terminating balancer. Operators' endpoints are absent there: see
+/// [`super::auth::signed`].
 pub(crate) fn signed_router(app: Arc<App>) -> Router {
     let requests = Arc::new(Requests::new(&app));
     let times = Times::new(&app.config.http);
@@ -107,7 +108,7 @@ pub(crate) fn health_router(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
-/// Answers are private: caches must not store them unless a handler says otherwise.
+/// Responses are private: caches must not store them unless a handler allows it.
 async fn hide(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.entry(http::header::CACHE_CONTROL).or_insert(http::HeaderValue::from_static("no-store"));

@@ -14,7 +14,7 @@ use crate::config::HttpConfig;
 /// Handlers of one path with their descriptions.
 type Endpoint = UtoipaMethodRouter<Arc<App>>;
 
-/// The longest that requests may take.
+/// Maximum durations of requests.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Times {
     request: Duration,
@@ -28,22 +28,22 @@ impl Times {
         Self { request, poll: config.poll_max() + request, upload: config.upload_timeout() }
     }
 
-    /// Answers at once.
+    /// For endpoints with immediate responses.
     pub(super) fn short(self, endpoint: Endpoint) -> Endpoint {
         limit_all(endpoint, self.request)
     }
 
-    /// May wait for a change.
+    /// For long polls.
     pub(super) fn poll(self, endpoint: Endpoint) -> Endpoint {
         limit_all(endpoint, self.poll)
     }
 
-    /// Receives an update.
+    /// For uploads of updates.
     pub(super) fn upload(self, endpoint: Endpoint) -> Endpoint {
         limit_all(endpoint, self.upload)
     }
 
-    /// Answers at once, and is not described.
+    /// For undocumented endpoints with immediate responses.
     pub(super) fn short_undescribed(self, routes: MethodRouter<Arc<App>>) -> MethodRouter<Arc<App>> {
         limit(routes, self.request)
     }

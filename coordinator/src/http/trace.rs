@@ -16,7 +16,7 @@ use tracing::Instrument as _;
 use wire::headers::{PROTOCOL, PROTOCOL_VERSION, PROTOCOL_VERSION_PARTS};
 
 use super::app::App;
-use super::problem::Error;
+use super::reply::problem::Error;
 use super::unserved::Unserved;
 use crate::observe::{During, Traces};
 use crate::oidc::CALLBACK;
@@ -24,7 +24,7 @@ use crate::oidc::CALLBACK;
 /// Response header with the request's id.
 const REQUEST_ID: &str = "x-request-id";
 
-/// What requests have in common: ids of a random prefix per process and a counter, and what the log was told.
+/// State shared by requests: ids with a random prefix per process and a counter, and logged failure reasons.
 pub(super) struct Requests {
     clock: Arc<dyn Clock>,
     traces: Traces,
@@ -65,7 +65,7 @@ pub(super) async fn trace(State(requests): State<Arc<Requests>>, request: Reques
     if let Some(error) = response.extensions_mut().remove::<Arc<Error>>() {
         tracing::debug!("request {id} rejected: {error}");
         requests.unserved.tell(&error, &id);
-        // A browser is there by itself, without the dashboard.
+        // A browser reaches the callback without the dashboard's scripts.
         response = if route == CALLBACK { error.respond_as_page(&id) } else { error.respond(&id) };
     }
     let status = response.status();
@@ -89,7 +89,7 @@ pub(super) async fn trace(State(requests): State<Arc<Requests>>, request: Reques
     response
 }
 
-/// The method as a label. Peers can invent methods, and labels are never removed.
+/// The method as a label, `other` if unknown: peers can invent methods, and labels persist.
 fn method_label(method: &Method) -> &'static str {
     const KNOWN: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"];
     KNOWN.into_iter().find(|known| *known == method.as_str()).unwrap_or("other")

@@ -1,21 +1,21 @@
-//! Requests that cannot be served for a time, because the database, the blobs, the disk or an authority is away: the log is told once
-//! for each reason, however many devices ask meanwhile.
+//! Requests that fail temporarily because the database, the blobs, the disk or an authority is unavailable. Each reason is logged once,
+//! however many devices retry.
 
 use std::mem::{Discriminant, discriminant};
 use std::sync::Arc;
 use std::time::Duration;
 
 use federation::time::{Clock, Timestamp};
+use listener::Guarded;
 use store::StoreError;
 use wire::problem::ProblemType;
 
-use super::problem::Error;
-use crate::guarded::Guarded;
+use super::reply::problem::Error;
 
-/// A reason that was not met for so long is news again.
+/// Pause after which a repeated reason is logged again.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// Errors of one reason: of the same kind, and for damage of the same thing.
+/// The reason of an error: its kind, and for damage the damaged object.
 #[derive(PartialEq)]
 struct Reason {
     kind: Discriminant<Error>,
@@ -37,10 +37,10 @@ impl Reason {
     }
 }
 
-/// The reasons that were met lately.
+/// Recent reasons.
 pub(super) struct Unserved {
     clock: Arc<dyn Clock>,
-    /// When each was met last.
+    /// When each last occurred.
     met: Guarded<Vec<(Reason, Timestamp)>>,
 }
 
@@ -49,8 +49,7 @@ impl Unserved {
         Self { clock, met: Guarded::default() }
     }
 
-    /// Logs why a request could not be served, unless another was not served lately for the same reason. Other rejections are
-    /// not logged here.
+    /// Logs a failed request, unless another failed recently for the same reason. Other rejections are not logged here.
     pub(super) fn tell(&self, error: &Error, instance: &str) {
         if error.kind() == ProblemType::Unavailable && self.is_news(Reason::of(error)) {
             tracing::warn!(request_id = instance, error = ?error, "request {instance} could not be served: {error}");

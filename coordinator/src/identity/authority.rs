@@ -12,16 +12,17 @@ use rcgen::{
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject as _};
 use time::OffsetDateTime;
 use wire::certificate::{PARTICIPANT_URN, SKEW};
+use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use crate::files::Draft;
+use crate::process::files::Draft;
 use crate::random::Random;
 
 const CA_LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 const SERVER_LIFETIME: Duration = Duration::from_secs(397 * 24 * 3600);
-/// A signing request for Ed25519 has some 300 bytes.
+/// Maximum size of a signing request; for Ed25519 it has some 300 bytes.
 const CSR_MAX_BYTES: usize = 8192;
 
-/// Reasons the authority is unavailable.
+/// Reasons why the authority is unavailable.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthorityError {
     /// Only one of its two files exists.
@@ -30,16 +31,19 @@ pub enum AuthorityError {
     /// A file cannot be read or written.
     #[error("{path}: {source}")]
     Io { path: PathBuf, source: std::io::Error },
-    /// Coordinators that share a bucket instead of a folder do not make it: each would make another.
+    /// Coordinators sharing a bucket instead of a folder do not create it: each would create another.
     #[error(
         "there is no key of the authority {0}: where identity.seal_url is set, every coordinator is given the same files; take those \
          that a coordinator without it made, or another authority's (identity.members_ca_certificate_file)"
     )]
     Missing(PathBuf),
-    /// A file does not hold what it should.
+    /// A file has invalid contents.
     #[error("{path} does not hold a usable {what}: {source}")]
     Unreadable { path: PathBuf, what: &'static str, source: rcgen::Error },
-    /// Not the certificate of an authority.
+    /// A certificate and a key that do not belong together.
+    #[error("{} does not hold the key of the certificate in {}; restore the two together", .key.display(), .certificate.display())]
+    Mismatch { certificate: PathBuf, key: PathBuf },
+    /// The file is not an authority's certificate.
     #[error(
         "{path} is no certificate of an authority (basic constraints): name the one that signs participants' own certificates"
     )]
@@ -49,7 +53,7 @@ pub enum AuthorityError {
         "{path} holds {count} certificates, and must hold exactly one: that of the authority that signs participants' own"
     )]
     Several { path: PathBuf, count: usize },
-    /// The external signer cannot be set up.
+    /// The setup of the external signer failed.
     #[error("cannot set up the signer of identity.signer: {0}")]
     Signer(String),
     /// Signing failed.
@@ -57,13 +61,13 @@ pub enum AuthorityError {
     Sign(#[from] rcgen::Error),
 }
 
-/// Why a signing request is refused.
+/// Reasons for rejecting a signing request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CsrError {
-    /// Not PEM, not PKCS #10, or larger than any such request.
+    /// Not PEM, not PKCS #10, or too large.
     #[error("csr_pem is not a PKCS #10 signing request in PEM of at most {CSR_MAX_BYTES} bytes")]
     Malformed,
-    /// Its signature is not of its key.
+    /// Its signature does not match its key.
     #[error("the signing request's signature does not prove possession of its key")]
     NoPossession,
     /// The key is not Ed25519.
@@ -71,7 +75,7 @@ pub(crate) enum CsrError {
     KeyType,
 }
 
-/// The authority. Its key signs and is never shown.
+/// The authority. It signs with its key and keeps the key private.
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate_pem: String,
@@ -90,7 +94,7 @@ pub(crate) struct Issued {
     pub(crate) renew_at: Timestamp,
 }
 
-/// What the authority and the server sign with: browsers, which open the dashboard, take no Ed25519 in certificates.
+/// Signature algorithm of the authority and the server: browsers, used for the dashboard, do not support Ed25519 certificates.
 const FOR_BROWSERS: &rcgen::SignatureAlgorithm = &PKCS_ECDSA_P256_SHA256;
 
 /// A certificate chain and its key, for the listener.
@@ -102,8 +106,8 @@ pub(crate) struct ServerKey {
 }
 
 impl Authority {
-    /// A new authority that lives in memory. All its signatures have one length, so that a simulation sends as many bytes as the
-    /// last time; no browser meets them.
+    /// A new authority in memory. All its signatures have one length, so that repeated simulations send the same number of bytes; browsers
+    /// never see them.
     ///
     /// # Errors
     /// [`AuthorityError::Sign`].
@@ -128,7 +132,7 @@ impl Authority {
         })
     }
 
-    /// The authority kept in two files; makes it and them if neither is there. The key's file is its owner's alone.
+    /// The authority in two files; creates it if both are missing. Only its owner can read the key's file.
     ///
     /// # Errors
     /// [`AuthorityError`]; existing files are never overwritten.
@@ -148,8 +152,8 @@ impl Authority {
                 let draft = |path: &Path, text: &str, mode| {
                     Draft::write(path, text.as_bytes(), mode).map_err(|source| io(path, source))
                 };
-                // Both are on disk before either has its name. With the key's name the pair is made: what is missing then is
-                // the other name.
+                // Both drafts are on disk before either is renamed. Renaming the key creates the pair: afterwards, only the certificate's
+                // name may be missing.
                 let certificate = draft(certificate_file, &authority.certificate_pem, 0o644)?;
                 let key = draft(key_file, &authority.issuer.key().serialize_pem(), 0o600)?;
                 key.keep().map_err(|source| io(key_file, source))?;
@@ -160,7 +164,7 @@ impl Authority {
                 Err(AuthorityError::Half { present: certificate_file.to_owned(), missing: key_file.to_owned() })
             }
             (false, true) => match Draft::left(certificate_file) {
-                // A first start died between the two names.
+                // A first start died between the two renames.
                 Some(draft) => {
                     let authority = Self::read(draft.path(), key_file)?;
                     draft.keep().map_err(|source| io(certificate_file, source))?;
@@ -180,12 +184,18 @@ impl Authority {
         let certificate_pem = read(certificate_file)?;
         let certificate_der = CertificateDer::from_pem_slice(certificate_pem.as_bytes())
             .map_err(|_| unreadable(certificate_file, "certificate", rcgen::Error::CouldNotParseCertificate))?;
+        if !is_certified(&certificate_der, &key) {
+            return Err(AuthorityError::Mismatch {
+                certificate: certificate_file.to_owned(),
+                key: key_file.to_owned(),
+            });
+        }
         let issuer = Issuer::from_ca_cert_der(&certificate_der, key)
             .map_err(|source| unreadable(certificate_file, "certificate", source))?;
         Ok(Self { issuer, certificate_pem, certificate_der })
     }
 
-    /// The authority's certificate in PEM: what peers must trust.
+    /// The authority's certificate in PEM, trusted by peers.
     #[must_use]
     pub(crate) fn certificate_pem(&self) -> &str {
         &self.certificate_pem
@@ -200,7 +210,7 @@ impl Authority {
     /// A new key and certificate for the listener, for these DNS names and addresses.
     ///
     /// # Errors
-    /// [`AuthorityError::Sign`], for example for a name that is none.
+    /// [`AuthorityError::Sign`], for example for an invalid DNS name.
     pub(crate) fn server_key(
         &self,
         names: &[String],
@@ -225,7 +235,7 @@ impl Authority {
         })
     }
 
-    /// Checks a signing request: Ed25519, signed by its own key. Everything else it says is ignored.
+    /// Checks a signing request: Ed25519, signed by its own key. Its other fields are ignored.
     ///
     /// # Errors
     /// [`CsrError`].
@@ -238,14 +248,14 @@ impl Authority {
             rcgen::Error::UnsupportedSignatureAlgorithm => CsrError::KeyType,
             _ => CsrError::Malformed,
         })?;
-        // The signature's algorithm could be named Ed25519 while the key is another; its length gives that away.
+        // The signature's algorithm could claim Ed25519 with another type of key; its length reveals that.
         if *request.public_key.algorithm() != PKCS_ED25519 || request.public_key.der_bytes().len() != 32 {
             return Err(CsrError::KeyType);
         }
         Ok(request)
     }
 
-    /// Vouches for the key of a checked request as `participant`'s.
+    /// Certifies the key of a checked request for `participant`.
     ///
     /// # Errors
     /// [`AuthorityError::Sign`].
@@ -288,21 +298,27 @@ fn params(random: &Random, now: Timestamp, lifetime: Duration, common_name: &str
     let mut serial: [u8; 16] = random.bytes();
     serial[0] = (serial[0] & 0x7f) | 0x40;
     params.serial_number = Some(SerialNumber::from_slice(&serial));
-    // For peers whose clock is behind.
+    // For peers with a slow clock.
     params.not_before = date(Timestamp(now.0.saturating_sub(SKEW.as_secs().cast_signed() * 1000)));
     params.not_after = date(now.plus(lifetime));
     params
 }
 
-/// Out of the calendar's range only if the clock is; then the epoch, so that such a certificate is never valid.
+/// A time outside the calendar becomes the epoch, so that such a certificate is never valid.
 fn date(at: Timestamp) -> OffsetDateTime {
     OffsetDateTime::from_unix_timestamp(at.0.div_euclid(1000)).unwrap_or(OffsetDateTime::UNIX_EPOCH)
+}
+
+/// Whether a certificate belongs to this key.
+fn is_certified(certificate: &CertificateDer<'_>, key: &KeyPair) -> bool {
+    X509Certificate::from_der(certificate)
+        .is_ok_and(|(_, certificate)| *certificate.public_key().subject_public_key.data == *key.public_key_raw())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::identity::Peer;
+    use listener::Peer;
 
     const NOW: Timestamp = Timestamp(1_750_000_000_500);
 
@@ -339,6 +355,19 @@ mod tests {
         let names = format!("{:?}", parsed.subject_alternative_name().unwrap().unwrap().value);
         assert!(!names.contains("evil.example"));
         assert!(!parsed.is_ca());
+    }
+
+    #[test]
+    fn key_of_another_authority_is_refused_with_both_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str| folder.path().join(name);
+        for (name, seed) in [("a", 1), ("b", 2)] {
+            let (certificate, key) = (file(&format!("{name}.pem")), file(&format!("{name}.key")));
+            Authority::open(&certificate, &key, &Random::from_seed(seed), NOW).unwrap();
+        }
+        let said =
+            Authority::open(&file("a.pem"), &file("b.key"), &Random::from_seed(3), NOW).err().unwrap().to_string();
+        assert!(said.contains("b.key does not hold the key of the certificate in") && said.contains("a.pem"), "{said}");
     }
 
     #[test]
@@ -400,7 +429,7 @@ mod tests {
         let (certificate, key) = (folder.path().join("ca.pem"), folder.path().join("ca-key.pem"));
         let draft = folder.path().join("ca.pem.draft");
         let open = || Authority::open(&certificate, &key, &Random::from_seed(1), NOW);
-        // Drafts without a name are nobody's authority.
+        // Drafts without a name are no authority.
         std::fs::write(&draft, "half").unwrap();
         std::fs::write(folder.path().join("ca-key.pem.draft"), "half").unwrap();
         let first = open().unwrap();

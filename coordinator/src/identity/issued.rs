@@ -1,4 +1,4 @@
-//! Participants' certificates signed by an external authority, and how they are verified.
+//! Participants' certificates of an external authority, and their verification.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::authority::{AuthorityError, Issued};
 
-/// The external authority that signs participants' certificates. Its key is not here.
+/// The external authority for participants' certificates, without its key.
 pub(crate) struct MembersCa {
     certificate: CertificateDer<'static>,
     certificate_pem: String,
@@ -23,21 +23,21 @@ pub(crate) struct MembersCa {
 /// An externally issued participant certificate.
 #[derive(Clone, Debug)]
 pub(crate) struct PreIssued {
-    /// The participant it names.
+    /// The participant named in it.
     pub(crate) participant: ParticipantId,
-    /// The key it binds.
+    /// The key bound by it.
     pub(crate) key: IdentityKey,
     /// The stored part, also returned to its holder.
     pub(crate) issued: Issued,
 }
 
-/// Reasons such a certificate is rejected.
+/// Reasons for rejecting such a certificate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PreIssuedError {
     /// The chain is not PEM.
     #[error("certificate_pem: {0}")]
     Chain(#[from] BadChain),
-    /// It is signed by another authority, or is not a participant's.
+    /// Another authority signed it, or it is not a participant's.
     #[error("certificate_pem: {0}")]
     Unfit(#[from] Unfit),
     /// It is not valid yet, or has expired.
@@ -68,17 +68,17 @@ impl MembersCa {
         &self.certificate
     }
 
-    /// What the first certificate of a chain in PEM says, if the authority signed it, and the certificate itself.
+    /// The contents and bytes of the first certificate of a PEM chain, if the authority signed it.
     ///
     /// # Errors
     /// [`PreIssuedError`].
     pub(super) fn read(&self, chain_pem: &str) -> Result<(Holder, Vec<u8>), PreIssuedError> {
-        // A chain that can be read is not empty.
+        // A readable chain is not empty.
         let own = chain_der(chain_pem)?.into_iter().next().ok_or(Unfit::Unreadable)?;
         Ok((self.issuers.read(&own)?, own))
     }
 
-    /// A certificate that the authority gave to a participant itself, if it is one and holds now.
+    /// A currently valid certificate issued by the authority directly to a participant.
     ///
     /// # Errors
     /// [`PreIssuedError`].
@@ -93,7 +93,7 @@ impl MembersCa {
         Ok(PreIssued { participant, key, issued })
     }
 
-    /// What is kept of a certificate that was read and taken, to be renewed after two thirds of the time from `begins_at` on.
+    /// The stored part of an accepted certificate; it is renewed after two thirds of the time from `begins_at`.
     pub(super) fn issued(&self, chain_pem: &str, own: &[u8], begins_at: Timestamp, expires_at: Timestamp) -> Issued {
         let left = Duration::from_millis(expires_at.0.abs_diff(begins_at.0));
         Issued {
@@ -105,7 +105,7 @@ impl MembersCa {
     }
 }
 
-/// The first certificate of a chain that was read.
+/// The first certificate of a valid chain.
 fn leaf(chain_pem: &str) -> String {
     const END: &str = "-----END CERTIFICATE-----";
     let end = chain_pem.find(END).map_or(chain_pem.len(), |at| at + END.len());

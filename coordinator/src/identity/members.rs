@@ -1,5 +1,5 @@
-//! Who certifies participants: the coordinator's own authority, or an external one, whose key the coordinator never
-//! has and which signs requests or issues certificates directly.
+//! The authority of participants: the coordinator's own, or an external one with its own key, which signs requests or issues certificates
+//! directly.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +8,7 @@ use federation::id::{Digest, ParticipantId};
 use federation::time::Timestamp;
 use rcgen::PublicKeyData as _;
 use rustls_pki_types::CertificateDer;
+use wire::inspect::CertifiedBy;
 use wire::signer::SignRequest;
 
 use super::authority::{Authority, AuthorityError, CsrError, Issued};
@@ -15,26 +16,26 @@ use super::issued::{MembersCa, PreIssued, PreIssuedError};
 use super::signer::{Signer, SignerError};
 use crate::random::Random;
 
-/// The authority that certifies participants.
+/// The participants' certificate authority.
 pub(crate) enum Members {
     /// The coordinator's own authority, which also certifies the server.
     Own(Arc<Authority>),
-    /// An external authority that signs requests.
+    /// An external authority for signing requests.
     Elsewhere(Signer),
-    /// An external authority that issues certificates directly.
+    /// An external authority with its own issuance.
     PreIssued(MembersCa),
 }
 
-/// Reasons no certificate was issued.
+/// Reasons why no certificate was issued.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum IssueError {
-    /// Our own authority could not sign.
+    /// Our own authority failed.
     #[error(transparent)]
     Own(#[from] AuthorityError),
     /// The external authority did not sign.
     #[error(transparent)]
     Elsewhere(#[from] SignerError),
-    /// A signing request arrived where none is signed.
+    /// A signing request arrived without a signing authority.
     #[error("a signing request came to be signed where participants' certificates are issued elsewhere")]
     NothingIsSigned,
 }
@@ -54,16 +55,16 @@ impl CheckedRequest {
     }
 }
 
-/// A participant's credential: a key to be certified, or a certificate.
+/// A participant's credential: a key to certify, or a certificate.
 pub(crate) enum Credential {
-    /// A key, to be certified by this coordinator or its signer.
+    /// A key, certified by this coordinator or its signer.
     Request(Box<CheckedRequest>),
     /// An externally issued certificate.
     PreIssued(PreIssued),
 }
 
 impl Credential {
-    /// The Ed25519 public key that it is, or binds.
+    /// The Ed25519 public key in the request or certificate.
     pub(crate) fn key(&self) -> &[u8] {
         match self {
             Self::Request(request) => request.key(),
@@ -80,13 +81,13 @@ impl Credential {
     }
 }
 
-/// Reasons a credential is rejected.
+/// Reasons for rejecting a credential.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CredentialError {
-    /// A signing request that cannot be signed.
+    /// An unsuitable signing request.
     #[error(transparent)]
     Request(#[from] CsrError),
-    /// A certificate that is not admitted.
+    /// A rejected certificate.
     #[error(transparent)]
     PreIssued(#[from] PreIssuedError),
     /// This coordinator signs no certificates.
@@ -95,13 +96,22 @@ pub(crate) enum CredentialError {
          TLS handshake, and send it as certificate_pem instead of csr_pem"
     )]
     CertifiedElsewhere,
-    /// This coordinator accepts signing requests only.
+    /// This coordinator accepts only signing requests.
     #[error("this coordinator has participants' certificates signed: send csr_pem, and no certificate_pem")]
     CertifiedHere,
 }
 
 impl Members {
-    /// The certificate (DER) that participants' certificates are signed by.
+    /// Issuer of participants' certificates, for operators' views.
+    pub(crate) const fn certified_by(&self) -> CertifiedBy {
+        match self {
+            Self::Own(_) => CertifiedBy::Coordinator,
+            Self::Elsewhere(_) => CertifiedBy::ExternalSigner,
+            Self::PreIssued(_) => CertifiedBy::ExternalAuthority,
+        }
+    }
+
+    /// The certificate (DER) of the participants' issuer.
     pub(crate) fn certificate(&self) -> &CertificateDer<'static> {
         match self {
             Self::Own(authority) => authority.certificate(),
@@ -110,8 +120,7 @@ impl Members {
         }
     }
 
-    /// Checks what a participant wants to be known by; see [`Authority::check_request`] and [`MembersCa::judge`]. `evidence` is
-    /// for a signer elsewhere.
+    /// Checks a participant's credential; see [`Authority::check_request`] and [`MembersCa::judge`]. `evidence` is for an external signer.
     ///
     /// # Errors
     /// [`CredentialError`].
@@ -139,7 +148,8 @@ impl Members {
         }
     }
 
-    /// The certificate of what was checked as `participant`'s; one that is signed here is for at most `lifetime` from `now`.
+    /// Returns the certificate of a checked credential for `participant`. A certificate signed on request lasts at most `lifetime` from
+    /// `now`.
     ///
     /// # Errors
     /// [`IssueError`].

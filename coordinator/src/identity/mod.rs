@@ -1,18 +1,17 @@
-//! Identities: the certificate authority, what it issues, and what is read from a certificate.
+//! Identities: the certificate authority, its certificates, and the contents of certificates.
 //!
-//! A participant is an Ed25519 key that an authority vouches for: our own, or one elsewhere. What a signing request says about its holder is
-//! ignored: the name in the certificate is the id that the coordinator gave. Where an authority elsewhere gives participants
-//! their certificates itself, the name is what that authority says, and the coordinator signs nothing.
+//! A participant is an Ed25519 key certified by an authority, our own or an external one. Names in a signing request are ignored: the
+//! certificate contains the id assigned by the coordinator. If an external authority issues certificates directly, it chooses the name, and
+//! the coordinator signs nothing.
 
 mod authority;
 mod issued;
 mod members;
-mod peer;
 mod signer;
 
 pub use authority::AuthorityError;
 pub(crate) use authority::{Authority, Issued, ServerKey};
 pub(crate) use issued::{MembersCa, PreIssued};
+pub use listener::Peer;
 pub(crate) use members::{Credential, CredentialError, IssueError, Members};
-pub use peer::Peer;
 pub(crate) use signer::{Signer, SignerError};

@@ -1,7 +1,7 @@
-//! An external authority: participants' signing requests are sent to it over HTTPS, and its answers are verified.
+//! An external authority: the coordinator sends participants' signing requests over HTTPS, and verifies the answers.
 //!
-//! The coordinator never has that authority's key. What it sends is [`wire::signer`]; whether to sign is the signer's decision,
-//! and should rest on more than the coordinator's word.
+//! The coordinator never has that authority's key. [`wire::signer`] defines its requests. The signer decides whether to sign, and should
+//! verify more than the coordinator's claim.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,21 +20,21 @@ use super::authority::{AuthorityError, Issued};
 use super::issued::{self, MembersCa, PreIssuedError};
 use crate::config::SignerConfig;
 
-/// A certificate has some hundred bytes; a chain of them in JSON stays far below.
+/// Maximum answer size: a certificate has some hundred bytes; a chain of them in JSON stays far below.
 const ANSWER_MAX_BYTES: usize = 64 << 10;
 
-/// Reasons the signer returned no certificate.
+/// Reasons why the signer returned no certificate.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SignerError {
     /// It refused to certify this participant.
     #[error("the authority that certifies participants refused to certify this one")]
     Refused,
-    /// It is unreachable, or its answer is unusable.
+    /// It is unreachable, or its answer is invalid.
     #[error("the authority that certifies participants is unavailable: {0}")]
     Unavailable(String),
 }
 
-/// An external authority that signs requests.
+/// An external authority for signing requests.
 pub(crate) struct Signer {
     ca: MembersCa,
     client: Client,
@@ -43,7 +43,7 @@ pub(crate) struct Signer {
 }
 
 impl Signer {
-    /// Reads the authority's certificate and what is needed to ask its signer. Asks nothing yet.
+    /// Reads the authority's certificate and the settings of its signer, without sending a request.
     ///
     /// # Errors
     /// [`AuthorityError`].
@@ -80,8 +80,8 @@ impl Signer {
         self.ca.certificate()
     }
 
-    /// Has a checked request signed, and judges the answer: signed by the authority, for this `key` and participant, good now
-    /// and for no longer than was asked for.
+    /// Has a checked request signed, and verifies the answer: signed by the authority, for this `key` and participant, valid now and not
+    /// for longer than requested.
     ///
     /// # Errors
     /// [`SignerError`].

@@ -1,4 +1,4 @@
-//! Logs to standard error. What is never logged: tokens, keys, certificates' contents, bytes of inputs.
+//! Logs to standard error. Never logged: tokens, keys, contents of certificates, bytes of inputs.
 
 use std::io::IsTerminal as _;
 
@@ -9,10 +9,10 @@ use tracing_subscriber::{Registry, reload};
 
 use crate::config::{LogFormat, TelemetryConfig};
 
-/// Why logging did not start.
+/// Reasons why logging did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum LoggingError {
-    /// The directives are wrong.
+    /// The directives are invalid.
     #[error("telemetry.level: {0}")]
     Level(#[from] tracing_subscriber::filter::ParseError),
     /// The log has ended.
@@ -23,7 +23,7 @@ pub enum LoggingError {
     Running(#[from] tracing_subscriber::util::TryInitError),
 }
 
-/// The level of the process's log, which can be changed while it runs.
+/// The level of the process's log, adjustable at run time.
 pub struct LogLevel(reload::Handle<Targets, Registry>);
 
 impl LogLevel {
@@ -43,7 +43,7 @@ impl LogLevel {
 /// [`LoggingError`].
 pub fn start(config: &TelemetryConfig) -> Result<LogLevel, LoggingError> {
     let (filter, level) = reload::Layer::new(config.level.parse::<Targets>()?);
-    // Colours are for people who look on, not for files.
+    // Colours are for terminals, not for files.
     let is_seen = std::io::stderr().is_terminal();
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(is_seen);
     let registry = tracing_subscriber::registry().with(filter);

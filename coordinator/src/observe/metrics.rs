@@ -1,37 +1,27 @@
 //! Metrics of the whole process, for Prometheus.
 
-use std::sync::OnceLock;
+use std::sync::Once;
 use std::time::Duration;
 
 use aggregation::{Aggregator, MemoryUse};
 use federation::round::RoundState;
-use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
+use metrics_exporter_prometheus::PrometheusHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::program::{COMMIT, RELEASE};
+static DESCRIBED: Once = Once::new();
 
-static HANDLE: OnceLock<PrometheusHandle> = OnceLock::new();
-
-/// How often histograms are folded.
+/// Interval between folds of histograms.
 const FOLD: Duration = Duration::from_secs(5);
-/// Buckets of batch sizes.
-const SIZES: [f64; 9] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
-/// Buckets of seconds of one prediction, which is fast.
-const SHORT_SECONDS: [f64; 12] = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0];
-/// Histograms with those.
-const SHORT: [&str; 3] =
-    ["tributary_infer_request_seconds", "tributary_infer_queue_seconds", "tributary_infer_compute_seconds"];
-/// Buckets of seconds.
-const SECONDS: [f64; 12] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 600.0, 3600.0];
-
 /// The process's recorder; installed by the first call. Several coordinators in one process share it.
 pub fn recorder() -> PrometheusHandle {
-    HANDLE.get_or_init(install).clone()
+    let handle = listener::recorder();
+    DESCRIBED.call_once(describe);
+    handle
 }
 
 /// The content of `/metrics`.
 pub(crate) fn rendered(metrics: &PrometheusHandle, aggregator: &dyn Aggregator) -> String {
-    // What the operating system counts is looked at when it is asked for, and so is the memory of devices.
+    // Operating system counters and device memory are read on each scrape.
     #[cfg(target_os = "linux")]
     metrics_process::Collector::default().collect();
     for MemoryUse { device, in_use, peak } in aggregator.memory() {
@@ -42,45 +32,25 @@ pub(crate) fn rendered(metrics: &PrometheusHandle, aggregator: &dyn Aggregator) 
     metrics.render()
 }
 
-/// Folds what was measured into its buckets until the process stops: a histogram that nobody reads would grow otherwise.
+/// Folds measurements into their buckets until the process stops: unread histograms would grow otherwise.
 pub(crate) async fn fold(metrics: PrometheusHandle, stopped: CancellationToken) {
     while stopped.run_until_cancelled(tokio::time::sleep(FOLD)).await.is_some() {
         metrics.run_upkeep();
     }
 }
 
-/// As a gauge has it; to the byte up to some petabytes.
+/// Converts to a gauge value; exact up to some petabytes.
 #[expect(clippy::cast_precision_loss, reason = "a measurement, which nothing depends on")]
 fn rounded(bytes: u64) -> f64 {
     bytes as f64
 }
 
-/// Counts participants that a round, in this phase, no longer waits for.
+/// Counts participants dropped by a round in this phase.
 pub(crate) fn count_dropped(phase: RoundState, reason: &'static str, participants: u32) {
     if participants > 0 {
         metrics::counter!("tributary_participants_dropped_total", "phase" => phase.as_str(), "reason" => reason)
             .increment(participants.into());
     }
-}
-
-fn install() -> PrometheusHandle {
-    let recorder = buckets().unwrap_or_else(|_| PrometheusBuilder::new()).build_recorder();
-    let handle = recorder.handle();
-    // An executable that brought its own recorder keeps it; then ours shows nothing.
-    if metrics::set_global_recorder(recorder).is_err() {
-        tracing::warn!("another metrics recorder is installed; /metrics stays empty");
-    }
-    describe();
-    handle
-}
-
-fn buckets() -> Result<PrometheusBuilder, BuildError> {
-    let builder = PrometheusBuilder::new()
-        .set_buckets_for_metric(Matcher::Suffix("_size".to_owned()), &SIZES)?
-        .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS)?;
-    SHORT.iter().try_fold(builder, |builder, name| {
-        builder.set_buckets_for_metric(Matcher::Full((*name).to_owned()), &SHORT_SECONDS)
-    })
 }
 
 fn describe() {
@@ -104,7 +74,7 @@ fn describe() {
     metrics::describe_counter!("tributary_requests_total", "Requests answered, by route, method and status");
     metrics::describe_counter!("tributary_rejections_total", "Requests rejected, by the code that the peer is told");
     metrics::describe_counter!("tributary_faults_total", "Requests that failed here; the log says why");
-    // There from the beginning: the first one is an increase.
+    // Registered from the start, so that the first fault shows as an increase.
     metrics::counter!("tributary_faults_total").increment(0);
     metrics::describe_counter!("tributary_polls_total", "Check-ins");
     metrics::describe_counter!("tributary_masked_inputs_total", "Masked inputs admitted");
@@ -128,8 +98,6 @@ fn describe() {
         "tributary_request_seconds",
         "Time to the head of the answer, long polls with their wait, by route and method"
     );
-    metrics::describe_gauge!("tributary_build_info", "1, with the version of the program and its commit as labels");
-    metrics::gauge!("tributary_build_info", "version" => RELEASE, "commit" => COMMIT.unwrap_or_default()).set(1.0);
     metrics::describe_gauge!("tributary_connections", "Connections held now, by kind");
     metrics::describe_counter!(
         "tributary_connections_refused_total",
@@ -146,10 +114,6 @@ fn describe() {
     metrics::describe_counter!(
         "tributary_session_messages_total",
         "Messages of secure aggregation admitted, other than inputs, by kind"
-    );
-    metrics::describe_counter!(
-        "tributary_abort_statements_total",
-        "Statements of participants that a session ended without their answer"
     );
     metrics::describe_counter!(
         "tributary_updates_discarded_total",
@@ -171,7 +135,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::path::Path;
 
-    /// Names that follow `before` in a text, up to a quote.
+    /// Names following `before` in a text, up to a quote.
     fn names<'t>(text: &'t str, before: &'t str) -> impl Iterator<Item = String> + 't {
         let names = text.split(before).skip(1).filter_map(|rest| rest.split_once("\"tributary_"));
         names.filter_map(|(_, rest)| rest.split_once('"')).map(|(name, _)| format!("tributary_{name}"))
@@ -191,10 +155,10 @@ mod tests {
     fn every_metric_of_the_manual_has_its_help_and_every_help_is_in_the_manual() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let mut helped = BTreeSet::new();
-        for sources in ["coordinator/src", "store/src", "cli/src/serving", "cli/src/command/participant"] {
+        for sources in ["coordinator/src", "store/src", "listener/src", "serving/src", "cli/src/command/participant"] {
             described(&root.join(sources), &mut helped);
         }
-        // This test has the beginning of a name in it.
+        // This test itself contains the beginning of a name.
         helped.remove("tributary_");
         let manual = std::fs::read_to_string(root.join("docs/LOGGING.md")).unwrap();
         let rows = manual.lines().filter(|line| line.starts_with("| `tributary_"));

@@ -1,4 +1,4 @@
-//! How the service is seen from outside: metrics, logs, health.
+//! Observability: metrics, logs, health, traces.
 
 pub(crate) mod health;
 mod logging;

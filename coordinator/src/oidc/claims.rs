@@ -1,41 +1,45 @@
-//! What a token says, and whether that counts here and now.
+//! Reads and validates the claims of a token.
 
 use federation::time::Timestamp;
 use serde_json::{Map, Value};
 
 use super::refusal::Refusal;
+use super::unambiguous::is_unambiguous;
 use crate::config::OidcConfig;
 
-/// Longest `sub`, OpenID Connect Core §2.
+/// Maximum length of `sub`, OpenID Connect Core §2.
 const SUBJECT_MAX_BYTES: usize = 255;
 
-/// For whom a token has to be.
+/// The required audience of a token.
 #[derive(Clone, Copy)]
 pub(super) enum For<'f> {
-    /// For this service, whoever brings it.
+    /// This service, for any bearer.
     Service,
-    /// For this client of the provider, in answer to the request with this nonce (OpenID Connect Core §3.1.3.7).
+    /// This client of the provider, in response to the request with this nonce (OpenID Connect Core §3.1.3.7).
     Client { id: &'f str, nonce: &'f str },
 }
 
-/// What counts of a token.
+/// The relevant claims of a token.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Claims {
     pub(super) subject: String,
-    /// Those of the claim that decides.
+    /// Values of the configured claim.
     pub(super) values: Vec<String>,
-    /// From then on it does not count.
+    /// The token's expiry.
     pub(super) until: Timestamp,
 }
 
 impl Claims {
-    /// Reads the claims of a token whose signature holds, and judges them at `now`.
+    /// Reads the claims of a token with a verified signature, and validates them at `now`.
     ///
     /// # Errors
     /// [`Refusal`].
     pub(super) fn judge(payload: &[u8], config: &OidcConfig, of: For<'_>, now: Timestamp) -> Result<Self, Refusal> {
         let claims: Map<String, Value> =
             serde_json::from_slice(payload).map_err(|_| Refusal::Malformed("its claims are no object of JSON"))?;
+        if !is_unambiguous(payload) {
+            return Err(Refusal::Malformed("a member of its claims occurs twice"));
+        }
         if claims.get("iss").and_then(Value::as_str) != Some(&config.issuer) {
             return Err(Refusal::Issuer);
         }
@@ -62,7 +66,7 @@ impl Claims {
     }
 }
 
-/// Checks for whom the token is.
+/// Checks the audience of the token.
 fn is_for(claims: &Map<String, Value>, config: &OidcConfig, of: For<'_>) -> Result<(), Refusal> {
     let is_meant = |wanted: &str| texts(claims.get("aud")).any(|audience| audience == wanted);
     match of {
@@ -71,7 +75,7 @@ fn is_for(claims: &Map<String, Value>, config: &OidcConfig, of: For<'_>) -> Resu
             let party = claims.get("azp").map(Value::as_str);
             let is_ours = match party {
                 Some(party) => party == Some(id),
-                // With several audiences it has to say for which of them it was issued.
+                // With several audiences, `azp` must name the authorized party.
                 None => texts(claims.get("aud")).nth(1).is_none(),
             };
             if !is_meant(id) || !is_ours {
@@ -83,10 +87,10 @@ fn is_for(claims: &Map<String, Value>, config: &OidcConfig, of: For<'_>) -> Resu
     }
 }
 
-/// The values of the claim that decides.
+/// The values of the configured claim.
 fn decisive(claims: &Map<String, Value>, claim: &str) -> Vec<String> {
     let found = match claim.strip_prefix('/').and_then(|path| path.split_once('/')) {
-        // The first step of the pointer is a claim, the rest leads into it.
+        // The first step of the pointer names a claim, the rest leads into it.
         Some((first, rest)) => {
             let first = first.replace("~1", "/").replace("~0", "~");
             claims.get(&first).and_then(|inside| inside.pointer(&format!("/{rest}")))
@@ -96,7 +100,7 @@ fn decisive(claims: &Map<String, Value>, claim: &str) -> Vec<String> {
     texts(found).map(str::to_owned).collect()
 }
 
-/// A text, or those of a list.
+/// A text, or the texts in a list.
 fn texts(value: Option<&Value>) -> impl Iterator<Item = &str> {
     let (one, list) = match value {
         Some(Value::String(text)) => (Some(text.as_str()), [].as_slice()),
@@ -106,7 +110,7 @@ fn texts(value: Option<&Value>) -> impl Iterator<Item = &str> {
     one.into_iter().chain(list.iter().filter_map(Value::as_str))
 }
 
-/// Seconds since 1970, whose fractions do not count.
+/// Seconds since 1970, without fractions.
 fn time(claims: &Map<String, Value>, name: &'static str) -> Result<Option<Timestamp>, Refusal> {
     let Some(value) = claims.get(name) else { return Ok(None) };
     let seconds: Option<i64> = match value {
@@ -180,7 +184,7 @@ mod tests {
         let plain = judged(|_| {}).unwrap();
         let values = vec!["a".to_owned(), "b".to_owned()];
         assert_eq!(plain, Claims { subject: "ann".to_owned(), values, until: until(360) });
-        // A year on paper is the hour of the configuration.
+        // The configuration limits a validity of a year to an hour.
         assert_eq!(judged(|claims| claims["exp"] = json!(NOW_S + 31_536_000)).unwrap().until, until(3660));
         assert_eq!(judged(|claims| claims["aud"] = json!(["x", "tributary"])).unwrap(), plain);
         assert_eq!(judged(|claims| claims["exp"] = json!(1_750_000_300.75)).unwrap(), plain);
@@ -219,6 +223,28 @@ mod tests {
             assert_eq!(gone, Refusal::Claim(name));
         }
         assert!(matches!(Claims::judge(b"[]", &config("roles"), For::Service, NOW), Err(Refusal::Malformed(_))));
+    }
+
+    #[test]
+    fn claims_with_a_repeated_member_are_refused() {
+        let claims = |more: &str| {
+            let text = format!(
+                r#"{{"iss": "https://id.example", "aud": "tributary", "sub": "ann", "iat": {NOW_S}, "exp": {}{more}}}"#,
+                NOW_S + 300
+            );
+            Claims::judge(text.as_bytes(), &config("roles"), For::Service, NOW)
+        };
+        assert!(claims("").is_ok());
+        for more in [
+            r#", "aud": "tributary""#,
+            r#", "\u0061ud": "tributary""#,
+            r#", "sub": "eve""#,
+            r#", "roles": ["a"], "roles": ["b"]"#,
+            r#", "realm": {"roles": ["a"], "roles": []}"#,
+        ] {
+            let refused = claims(more).unwrap_err();
+            assert!(matches!(refused, Refusal::Malformed(why) if why.contains("twice")), "{more}: {refused}");
+        }
     }
 
     #[test]

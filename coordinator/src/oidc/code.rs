@@ -1,5 +1,5 @@
-//! The authorization code flow (OpenID Connect Core 1.0 §3.1) with PKCE (RFC 7636): what one sign-in asks for, and what a browser brings
-//! back.
+//! The authorization code flow (OpenID Connect Core 1.0 §3.1) with PKCE (RFC 7636): the request of a sign-in and the
+//! callback.
 
 use std::path::Path;
 
@@ -12,31 +12,31 @@ use zeroize::Zeroizing;
 use super::provider::{Endpoints, Exchange, OidcError, encoded};
 use crate::config::ClientConfig;
 
-/// Where browsers come back from the provider: a page, no part of the described contract.
+/// Path of the callback, a page outside the documented API.
 pub(crate) const CALLBACK: &str = "/sign-in/callback";
-/// Codes that are being exchanged at once. More are turned away: each waits for the provider.
+/// Maximum number of parallel code exchanges. Further ones are rejected, because each waits for the provider.
 const EXCHANGES_MAX: usize = 32;
-/// Longest code that is brought to the provider.
+/// Maximum length of an authorization code.
 pub(super) const CODE_MAX_BYTES: usize = 4096;
 
-/// As which the provider knows this coordinator.
+/// The client identity of this coordinator at the provider.
 pub(super) struct Client {
     pub(super) id: String,
     secret: Option<Zeroizing<String>>,
     redirect_url: String,
     scope: String,
-    /// The provider's name on the button.
+    /// The provider's name on the sign-in button.
     pub(super) name: String,
     pub(super) exchanges: Semaphore,
 }
 
-/// What binds a sign-in to the browser in which it was begun. Each of them is 256 bits, in base64url.
+/// Values that bind a sign-in to its browser, each 256 bits in base64url.
 pub(crate) struct Proof {
-    /// Comes back with the code.
+    /// `state`: returned with the code.
     pub(crate) state: String,
-    /// Comes back in the token.
+    /// `nonce`: returned in the token.
     pub(crate) nonce: String,
-    /// Only who knows it gets a token for the code.
+    /// PKCE verifier: required to exchange the code.
     pub(crate) verifier: Zeroizing<String>,
 }
 
@@ -56,10 +56,10 @@ impl Client {
         })
     }
 
-    /// Where a browser begins.
+    /// The URL at the provider that starts a sign-in.
     ///
     /// # Errors
-    /// What cannot be written as a query.
+    /// A value cannot be encoded as a query.
     pub(super) fn authorization_url(&self, endpoints: &Endpoints, proof: &Proof) -> Result<String, String> {
         let challenge = URL_SAFE_NO_PAD.encode(crate::digest(proof.verifier.as_bytes()).0);
         let query = encoded(&[
@@ -73,7 +73,7 @@ impl Client {
             ("code_challenge_method", "S256"),
         ])?;
         let mut url = endpoints.authorization.clone();
-        // The endpoint may have a query of its own, RFC 6749 §3.1.
+        // The endpoint may have a query (RFC 6749 §3.1).
         let query = url.query().filter(|own| !own.is_empty()).map(|own| format!("{own}&{query}")).unwrap_or(query);
         url.set_query(Some(&query));
         url.set_fragment(None);

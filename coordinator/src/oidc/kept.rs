@@ -1,55 +1,54 @@
-//! What the provider publishes, as it was fetched last: fetched when it is needed, and kept for when it cannot be.
+//! A cache of the provider's documents, with background refresh.
 //!
-//! A request for which what is there suffices never waits, even while it is fetched again. Whoever wants what is not there makes
-//! this coordinator ask the provider once in a while, however often that is.
+//! A request satisfied by the cached document never waits, even during a refresh. Requests for a missing entry contact the provider at a
+//! limited rate.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use federation::time::{Clock, Timestamp};
+use listener::Guarded;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use crate::guarded::Guarded;
-
-/// The provider is asked no more often than this, whoever wants it.
+/// Minimum interval between requests to the provider.
 const PAUSE: Duration = Duration::from_secs(10);
-/// What has this age is fetched again on the side, so that a key that the provider withdraws counts no longer.
+/// Age at which a document is refreshed in the background, so that withdrawn keys expire.
 const REFRESH: Duration = Duration::from_secs(300);
 
-/// Why it cannot be had.
+/// Why an entry is unavailable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Missing {
     /// The provider does not publish it.
     Unknown,
-    /// What the provider publishes is not known at present.
+    /// The provider's document is currently unknown.
     Unavailable,
 }
 
-/// What was fetched.
+/// Cache of one document of the provider, at most `max_age` old.
 pub(super) struct Kept<T> {
     max_age: Duration,
     clock: Arc<dyn Clock>,
     known: Guarded<Known<T>>,
-    /// Whoever has it asks.
+    /// Held during a request to the provider.
     turn: Arc<Mutex<()>>,
 }
 
 struct Known<T> {
     value: Option<Arc<T>>,
-    /// When this was asked for.
+    /// Time of the request for this document.
     fetched_at: Option<Timestamp>,
-    /// When it was asked for last, whatever came of it.
+    /// Time of the latest request, whatever its outcome.
     asked_at: Option<Timestamp>,
 }
 
 impl<T: Send + Sync + 'static> Kept<T> {
-    /// Nothing yet. What is fetched counts until it has this age.
+    /// Starts empty. A document is valid up to this age.
     pub(super) fn new(max_age: Duration, clock: Arc<dyn Clock>) -> Arc<Self> {
         let known = Known { value: None, fetched_at: None, asked_at: None };
         Arc::new(Self { max_age, clock, known: Guarded::new(known), turn: Arc::default() })
     }
 
-    /// What is there if it suffices, and otherwise what `fetch` brings.
+    /// Returns the cached document if it suffices, and otherwise the result of `fetch`.
     ///
     /// # Errors
     /// [`Missing`].
@@ -68,7 +67,7 @@ impl<T: Send + Sync + 'static> Kept<T> {
         }
         let turn = Arc::clone(&self.turn).lock_owned().await;
         if self.may_ask(now) {
-            // Whoever asked may go away; what was asked for is for all.
+            // The caller may disconnect; the result is for all callers.
             let asking = tokio::spawn(Arc::clone(self).ask(turn, fetch()));
             if let Err(error) = asking.await {
                 tracing::error!(%error, "the identity provider was not asked: {error}");
@@ -82,7 +81,7 @@ impl<T: Send + Sync + 'static> Kept<T> {
         }
     }
 
-    /// What is there, unless it is too old.
+    /// The cached document, unless it has expired.
     fn usable(&self, now: Timestamp) -> Option<Arc<T>> {
         self.known.with(|known| {
             let is_good = known.fetched_at.is_some_and(|at| now < at.plus(self.max_age));
@@ -94,7 +93,7 @@ impl<T: Send + Sync + 'static> Kept<T> {
         self.known.with(|known| known.asked_at.is_none_or(|at| at.plus(PAUSE) <= now))
     }
 
-    /// Has it fetched if it is no longer fresh, unless somebody does already.
+    /// Starts a refresh if the document is stale and no refresh is in progress.
     fn refresh_aside<F>(self: &Arc<Self>, now: Timestamp, fetch: impl FnOnce() -> F)
     where
         F: Future<Output = Option<T>> + Send + 'static,
@@ -108,7 +107,7 @@ impl<T: Send + Sync + 'static> Kept<T> {
         }
     }
 
-    /// Asks for it, and keeps what comes.
+    /// Fetches and caches the document.
     async fn ask(self: Arc<Self>, turn: OwnedMutexGuard<()>, fetch: impl Future<Output = Option<T>>) {
         let now = self.clock.now();
         self.known.with(|known| known.asked_at = Some(now));

@@ -1,4 +1,4 @@
-//! A provider's keys (RFC 7517, RFC 7518 §6, RFC 8037), and signatures by them.
+//! A provider's keys (RFC 7517, RFC 7518 §6, RFC 8037), and verification of signatures.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -12,20 +12,20 @@ use serde_json::Value;
 use super::token::Token;
 use crate::config::SigningAlgorithm;
 
-/// Providers publish two or three keys.
+/// Maximum number of keys; providers publish two or three.
 const KEYS_MAX: usize = 100;
 
-/// The keys that a provider signs with.
+/// The signing keys of a provider.
 pub(super) struct KeySet(Vec<Key>);
 
 struct Key {
     kid: String,
-    /// The only way in which it signs, if it says so.
+    /// The only permitted algorithm, if the key names one.
     algorithm: Option<String>,
     material: Material,
 }
 
-/// What a key is: this decides in which ways it may be used, not the token.
+/// The type of a key. It determines the permitted algorithms independently of the token.
 enum Material {
     Rsa {
         modulus: Vec<u8>,
@@ -56,10 +56,10 @@ struct Jwk {
 }
 
 impl KeySet {
-    /// Reads what a provider publishes; passes over keys of other kinds and for other purposes.
+    /// Parses a published key set. Skips keys of other types and for other purposes.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason why the set is invalid.
     pub(super) fn read(bytes: &[u8]) -> Result<Self, String> {
         let published: Published = serde_json::from_slice(bytes).map_err(|error| format!("no set of keys: {error}"))?;
         if published.keys.len() > KEYS_MAX {
@@ -74,12 +74,12 @@ impl KeySet {
         }
     }
 
-    /// Whether there is a key of this name that may sign so.
+    /// Whether there is a key with this id for this algorithm.
     pub(super) fn has(&self, kid: &str, algorithm: SigningAlgorithm) -> bool {
         self.fit(kid, algorithm).next().is_some()
     }
 
-    /// Whether a key that the token names has signed it.
+    /// Verifies a signature by the key named in the token.
     pub(super) fn verify(&self, token: &Token<'_>) -> bool {
         self.fit(&token.kid, token.algorithm).any(|key| key.has_signed(token))
     }
@@ -98,7 +98,7 @@ impl Key {
         let coordinate = |text| decoded(text).filter(|bytes| bytes.len() == 32);
         let material = match (key.kty.as_str(), key.crv.as_deref()) {
             ("RSA", _) => {
-                // Some write the sign.
+                // Some providers include the sign byte.
                 let number =
                     |text| decoded(text).map(|bytes| bytes.into_iter().skip_while(|byte| *byte == 0).collect());
                 Material::Rsa { modulus: number(key.n)?, exponent: number(key.e)? }
@@ -119,7 +119,7 @@ impl Key {
             SigningAlgorithm::Es256 => matches!(self.material, Material::P256(_)),
             SigningAlgorithm::EdDsa => matches!(self.material, Material::Ed25519(_)),
         };
-        // RFC 9864 names EdDSA on this curve anew.
+        // RFC 9864 renames EdDSA on this curve.
         let is_named = |name: &String| {
             name == algorithm.as_str() || (algorithm == SigningAlgorithm::EdDsa && name.as_str() == "Ed25519")
         };

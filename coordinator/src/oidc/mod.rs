@@ -1,8 +1,8 @@
-//! Identity providers: who somebody is, and what that allows, by a token that the provider signed (OpenID Connect Core 1.0, RFC 7519).
+//! Identity providers: authenticates operators by tokens signed by the provider (OpenID Connect Core 1.0, RFC 7519).
 //!
-//! A request with such a token is judged by what the token says now, and nothing of it is stored. A browser is sent to the provider
-//! and comes back with a code, for which the provider gives a token; of that, a sign-in keeps the values that counted. Signatures
-//! are verified by *ring*, times are judged by the coordinator's clock.
+//! A token in a request is evaluated on each request, without storing it. A browser is sent to the provider and returns with a code; the
+//! coordinator exchanges the code for a token. The sign-in keeps the token's relevant values. *ring* verifies signatures, and the
+//! coordinator's clock determines validity.
 
 mod claims;
 mod code;
@@ -11,6 +11,7 @@ mod keys;
 mod provider;
 mod refusal;
 mod token;
+mod unambiguous;
 
 use std::sync::Arc;
 
@@ -29,31 +30,31 @@ use provider::{NoToken, Provider, is_error_name};
 use refusal::Refusal;
 use token::Token;
 
-/// A token beyond this is refused unread; headers of requests are hardly longer.
+/// Maximum size of a token; larger ones are rejected unread, since request headers are hardly longer.
 const TOKEN_MAX_BYTES: usize = 16 << 10;
 
-/// The outcome of a token, or of a code, that says nothing of use.
+/// A token or code without a usable identity.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unidentified {
-    /// It does not count.
+    /// The token is invalid.
     #[error("the identity token is refused: {0}")]
     Refused(#[from] Refusal),
-    /// Somebody is known by it to whom nothing is allowed.
+    /// Valid identity without a role.
     #[error("the identity token counts, but none of the values of its claim {claim:?} has a role here")]
     NoRole { claim: String, issuer: String, subject_sha256: Digest },
-    /// It cannot be judged at present.
+    /// The token cannot be verified at present.
     #[error("the keys of the identity provider cannot be fetched at present; try again later")]
     Unavailable,
-    /// The provider sent the browser back without a code, for this reason.
+    /// The provider returned the browser without a code, for this reason.
     #[error("the identity provider did not sign you in: {0}")]
     Declined(String),
-    /// The provider gives no token for the code.
+    /// The provider rejected the code.
     #[error("the identity provider does not take what this browser brought; sign in again")]
     Code,
-    /// The answer that the browser brought is another provider's.
+    /// The response comes from another provider.
     #[error("the answer is not of the identity provider that is trusted here")]
     AnotherIssuer,
-    /// The provider is away, or does not do what a sign-in with a browser needs.
+    /// The provider is unavailable, or does not support browser sign-ins.
     #[error(
         "the identity provider does not answer as it should at present; try again later, and the coordinator's log says why"
     )]
@@ -69,35 +70,35 @@ impl From<Missing> for Unidentified {
     }
 }
 
-/// Somebody whom the provider knows.
+/// An account at the provider, with its permissions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// Who it is, and what allows it something.
+    /// The account and the claim values behind its permissions.
     pub(crate) known: KnownIdentity,
     pub(crate) role: Role,
-    /// The tasks that this is for, by id or name; `None`: everything.
+    /// The tasks in scope, by id or name; `None` means all.
     pub(crate) tasks: Option<Vec<String>>,
-    /// From then on the token does not count.
+    /// The token's expiry.
     pub(crate) until: Timestamp,
 }
 
-/// What a browser brought back from the provider, RFC 6749 §4.1.2 and RFC 9207 §2.
+/// The parameters of the provider's redirect, RFC 6749 §4.1.2 and RFC 9207 §2.
 pub(crate) struct BroughtBack<'b> {
     pub(crate) code: Option<&'b str>,
     pub(crate) error: Option<&'b str>,
     pub(crate) issuer: Option<&'b str>,
 }
 
-/// The provider whose tokens count.
+/// The trusted provider.
 pub(crate) struct Oidc {
     config: OidcConfig,
     provider: Arc<Provider>,
-    /// If browsers may sign in.
+    /// The client, if browser sign-in is configured.
     client: Option<Client>,
 }
 
 impl Oidc {
-    /// Sets up what is needed to ask the provider; asks nothing yet.
+    /// Prepares the client, without contacting the provider.
     ///
     /// # Errors
     /// [`OidcError`].
@@ -106,12 +107,12 @@ impl Oidc {
         Ok(Self { provider: Arc::new(Provider::open(config, clock)?), config: config.clone(), client })
     }
 
-    /// Whether this looks like a token of a provider: no secret of ours has a dot.
+    /// Whether this looks like a provider's token: our secrets contain no dots.
     pub(crate) fn is_meant(secret: &str) -> bool {
         secret.bytes().filter(|byte| *byte == b'.').count() == 2
     }
 
-    /// Who shows this token at `now`.
+    /// Authenticates the bearer of this token at `now`.
     ///
     /// # Errors
     /// [`Unidentified`].
@@ -119,12 +120,12 @@ impl Oidc {
         self.identify_for(text, For::Service, now).await
     }
 
-    /// The provider's name for whoever may sign in there; `None` if no browser may.
+    /// The provider's name for its users; `None` without browser sign-in.
     pub(crate) fn name(&self) -> Option<&str> {
         self.client.as_ref().map(|client| client.name.as_str())
     }
 
-    /// Where a browser signs in; `None` if none may.
+    /// The URL for browser sign-in; `None` without it.
     ///
     /// # Errors
     /// [`Unidentified`].
@@ -141,7 +142,7 @@ impl Oidc {
         })
     }
 
-    /// Who comes back with this from where [`Self::authorization_url`] has led.
+    /// Authenticates a browser returning from [`Self::authorization_url`].
     ///
     /// # Errors
     /// [`Unidentified`].
@@ -174,10 +175,10 @@ impl Oidc {
         self.identify_for(&token, For::Client { id: &client.id, nonce: &proof.nonce }, now).await
     }
 
-    /// What is allowed now to somebody who signed in before, until then.
+    /// The current permissions of an earlier sign-in, with its expiry.
     ///
     /// # Errors
-    /// [`Unidentified`], also if another provider is trusted by now.
+    /// [`Unidentified`], also if the trusted provider has changed.
     pub(crate) fn recall(&self, known: &KnownIdentity, until: Timestamp) -> Result<Identity, Unidentified> {
         if known.issuer != self.config.issuer {
             return Err(Refusal::Issuer.into());
@@ -199,7 +200,7 @@ impl Oidc {
         self.allow(subject_sha256, &values, until)
     }
 
-    /// What somebody may do: the highest role that a value of the claim has, for the tasks of all values that have this role.
+    /// The permissions of an account: the highest role of its claim values, for the tasks of all values with this role.
     fn allow(&self, subject_sha256: Digest, values: &[String], until: Timestamp) -> Result<Identity, Unidentified> {
         let OidcConfig { issuer, claim, roles, .. } = &self.config;
         let granted: Vec<_> = values.iter().filter_map(|value| roles.get_key_value(value)).collect();

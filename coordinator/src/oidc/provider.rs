@@ -1,5 +1,4 @@
-//! The provider over HTTPS: its keys, its endpoints, and tokens in exchange for authorization codes. Each answer is bounded in size and
-//! time.
+//! HTTPS client of the provider: keys, endpoints, and token exchange. Each response is limited in size and time.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,10 +20,10 @@ use super::kept::{Kept, Missing};
 use super::keys::KeySet;
 use crate::config::{OidcConfig, SigningAlgorithm, is_safe};
 
-/// Providers' answers have some thousand bytes.
+/// Maximum response size; typical responses have some thousand bytes.
 const ANSWER_MAX_BYTES: usize = 256 << 10;
 
-/// Why the provider cannot be asked at all.
+/// Why the provider client cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum OidcError {
     #[error("oidc.ca_certificate_file: {path}: {problem}")]
@@ -44,7 +43,7 @@ pub(super) struct Provider {
     endpoints: Arc<Kept<Endpoints>>,
 }
 
-/// What the provider says of itself, OpenID Connect Discovery 1.0 §3, RFC 8414 §2, RFC 9207 §3.
+/// The provider's metadata: OpenID Connect Discovery 1.0 §3, RFC 8414 §2, RFC 9207 §3.
 #[derive(Deserialize)]
 struct Discovery {
     issuer: String,
@@ -57,18 +56,18 @@ struct Discovery {
     authorization_response_iss_parameter_supported: bool,
 }
 
-/// Where the authorization code flow leads.
+/// Endpoints of the authorization code flow.
 pub(super) struct Endpoints {
-    /// For browsers.
+    /// Authorization endpoint, for browsers.
     pub(super) authorization: Url,
     token: Url,
-    /// Whether a client with a secret may send it as HTTP has it, and not in the body.
+    /// Whether client secrets may be sent by HTTP Basic instead of the body.
     takes_basic: bool,
-    /// Whether each of its answers to a browser names the issuer.
+    /// Whether authorization responses name the issuer.
     pub(super) names_itself: bool,
 }
 
-/// What a code is exchanged with.
+/// Parameters of a code exchange.
 pub(super) struct Exchange<'e> {
     pub(super) client_id: &'e str,
     pub(super) secret: Option<&'e Zeroizing<String>>,
@@ -77,11 +76,11 @@ pub(super) struct Exchange<'e> {
     pub(super) verifier: &'e str,
 }
 
-/// Why there is no token for a code.
+/// Why a code exchange failed.
 pub(super) enum NoToken {
-    /// The provider refuses this code.
+    /// The provider rejected the code.
     Refused,
-    /// It did not answer, or with something else; the log says what.
+    /// The provider did not answer or sent an invalid response; details are in the log.
     Unavailable,
 }
 
@@ -90,7 +89,7 @@ struct Tokens {
     id_token: String,
 }
 
-/// RFC 6749 §5.2.
+/// Error response, RFC 6749 §5.2.
 #[derive(Deserialize)]
 struct TokenError {
     error: String,
@@ -115,9 +114,12 @@ impl Provider {
             }
             None => tls.with_platform_verifier().map_err(|error| setup(&error))?,
         };
-        let client = Client::builder()
+        // Plain HTTP stays on this machine. Requests in TLS use the proxy of the environment.
+        let is_plain = |url: &String| Url::parse(url).is_ok_and(|url| url.scheme() == "http");
+        let stays_here = is_plain(&config.issuer) || config.jwks_url.as_ref().is_some_and(is_plain);
+        let builder = if stays_here { Client::builder().no_proxy() } else { Client::builder() };
+        let client = builder
             .tls_backend_preconfigured(tls.with_no_client_auth())
-            .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(config.timeout())
             .timeout(config.timeout())
@@ -133,7 +135,7 @@ impl Provider {
         })
     }
 
-    /// Keys among which is one of this name that may sign so.
+    /// A key set with a key of this id for this algorithm.
     ///
     /// # Errors
     /// [`Missing`].
@@ -147,7 +149,7 @@ impl Provider {
         self.keys.get(now, |keys| keys.has(kid, algorithm), || this.fetch_keys()).await
     }
 
-    /// Where the authorization code flow leads.
+    /// Endpoints of the authorization code flow.
     ///
     /// # Errors
     /// [`Missing`].
@@ -156,7 +158,7 @@ impl Provider {
         self.endpoints.get(now, |_| true, || this.fetch_endpoints()).await
     }
 
-    /// The ID token for an authorization code, RFC 6749 §4.1.3, RFC 7636 §4.5.
+    /// Exchanges an authorization code for an ID token, RFC 6749 §4.1.3, RFC 7636 §4.5.
     ///
     /// # Errors
     /// [`NoToken`].
@@ -214,7 +216,7 @@ impl Provider {
             Ok(TokenError { error }) if status == StatusCode::BAD_REQUEST && error == "invalid_grant" => {
                 Ok(Err(NoToken::Refused))
             }
-            // Names of errors are short ASCII; whatever else came is not for the log.
+            // Error names are short ASCII; other content is not logged.
             Ok(TokenError { error }) if is_error_name(&error) => Err(format!("at {url}: {status}, {error}")),
             Ok(_) | Err(_) => Err(format!("at {url}: it answered {status}")),
         }
@@ -248,7 +250,7 @@ impl Provider {
             .ok()
     }
 
-    /// What the provider says of itself, OpenID Connect Discovery 1.0 §4.
+    /// Fetches the provider's metadata, OpenID Connect Discovery 1.0 §4.
     async fn discover(&self) -> Result<Discovery, String> {
         let url = format!("{}/.well-known/openid-configuration", self.issuer.trim_end_matches('/'));
         let found: Discovery =
@@ -273,7 +275,7 @@ impl Endpoints {
         let named = |name: &str, url: Option<String>| {
             safe_url(name, &url.ok_or_else(|| format!("it has no {name}, which a sign-in with a browser needs"))?)
         };
-        // Who does not say what it does, does RFC 8414's default; of PKCE there is none.
+        // Without the field, RFC 8414's default applies; PKCE has no default.
         let methods = found.token_endpoint_auth_methods_supported;
         let takes = |method: &str| methods.as_ref().is_none_or(|all| all.iter().any(|one| one == method));
         if found.code_challenge_methods_supported.is_some_and(|all| all.iter().all(|method| method != "S256")) {
@@ -288,7 +290,7 @@ impl Endpoints {
     }
 }
 
-/// Whether this could be the name of an OAuth error.
+/// Whether this may be the name of an OAuth error.
 pub(super) fn is_error_name(text: &str) -> bool {
     (1..=40).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
 }
@@ -298,7 +300,7 @@ pub(super) fn encoded(fields: &[(&str, &str)]) -> Result<String, String> {
     serde_html_form::to_string(fields).map_err(|error| error.to_string())
 }
 
-/// RFC 6749 §2.3.1: both parts are encoded as forms are, first.
+/// RFC 6749 §2.3.1: both parts are form-encoded first.
 fn basic_of(client_id: &str, secret: &str) -> Result<HeaderValue, String> {
     let part = |text: &str| encoded(&[("", text)]).map(|pair| Zeroizing::new(pair.trim_start_matches('=').to_owned()));
     let credentials = Zeroizing::new(format!("{}:{}", *part(client_id)?, *part(secret)?));
@@ -326,12 +328,12 @@ async fn answer(request: RequestBuilder, url: &str) -> Result<(StatusCode, Vec<u
     Ok((response.status(), body))
 }
 
-/// Where JSON is wrong, and nothing of what it says.
+/// The position of a JSON error, without its content.
 fn place(error: &serde_json::Error) -> String {
     format!("line {}, column {}", error.line(), error.column())
 }
 
-/// An error with what caused it.
+/// An error with its causes.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

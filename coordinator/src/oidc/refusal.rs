@@ -1,8 +1,8 @@
-//! Reasons for which a token does not count.
+//! Reasons for rejecting a token.
 
 use federation::time::Timestamp;
 
-/// Why a token does not say who somebody is. None of them repeats any of it.
+/// Why a token is invalid. The texts do not quote the token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
     #[error("it is no signed JSON Web Token that this coordinator can read: {0}")]

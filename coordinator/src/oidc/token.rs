@@ -6,13 +6,14 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::refusal::Refusal;
+use super::unambiguous::is_unambiguous;
 use crate::config::SigningAlgorithm;
 
 /// A token whose signature has not been verified.
 pub(super) struct Token<'t> {
     pub(super) algorithm: SigningAlgorithm,
     pub(super) kid: String,
-    /// What was signed.
+    /// The signed part.
     pub(super) signed: &'t str,
     pub(super) signature: Vec<u8>,
     pub(super) payload: Vec<u8>,
@@ -22,12 +23,12 @@ pub(super) struct Token<'t> {
 struct Header {
     alg: String,
     kid: Option<Value>,
-    /// Extensions that must be understood: none is.
+    /// Critical extensions, all unsupported.
     crit: Option<Value>,
 }
 
 impl<'t> Token<'t> {
-    /// Takes a token apart that is signed in one of these ways.
+    /// Parses a token signed with one of these algorithms.
     ///
     /// # Errors
     /// [`Refusal`].
@@ -35,9 +36,10 @@ impl<'t> Token<'t> {
         let decoded = |part: &str| URL_SAFE_NO_PAD.decode(part).ok();
         let (signed, signature) = text.rsplit_once('.').ok_or(Refusal::Malformed("it has not three parts"))?;
         let (header, payload) = signed.split_once('.').ok_or(Refusal::Malformed("it has not three parts"))?;
-        let header: Header = decoded(header)
+        let header = decoded(header).filter(|bytes| is_unambiguous(bytes));
+        let header: Header = header
             .and_then(|bytes| serde_json::from_slice(&bytes).ok())
-            .ok_or(Refusal::Malformed("its header is no JSON with an algorithm"))?;
+            .ok_or(Refusal::Malformed("its header is no JSON with an algorithm, or has a member twice"))?;
         let algorithm = header.alg.parse().ok().filter(|algorithm| accepted.contains(algorithm)).ok_or_else(|| {
             let names: Vec<_> = accepted.iter().map(|algorithm| algorithm.as_str()).collect();
             Refusal::Algorithm(names.join(", "))

@@ -1,15 +1,14 @@
 //! Implementations chosen by the configuration: locations, devices, keys and limits.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use aggregation::Aggregator;
 use aggregation::device::{DeviceChoice, select};
 use federation::device_reason::DeviceReason;
+use listener::{ConnectionLimits, Timeouts, read_certified_key};
 use ring::hmac;
-use rustls_pki_types::pem::PemObject as _;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use store::{Blobs, Database, StoreConfig, StoreError};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -17,18 +16,18 @@ use tokio_util::task::TaskTracker;
 use super::parts::{Parts, StartError};
 use crate::backup::restoring;
 use crate::config::{Config, DatabaseConfig, DatabaseError, TracesConfig};
-use crate::http::{App, ConnectionLimits, Rate, Rates};
+use crate::http::{App, Rate, Rates};
 use crate::identity::{Authority, AuthorityError, Members, MembersCa, ServerKey, Signer};
-use crate::lock::{LockError, Locks};
 use crate::observe::{Collector, CollectorError, Traces};
-use crate::open_files;
-use crate::seal::{SealError, Sealer};
-use crate::shelf::Bucket;
+use crate::privacy::seal::{SealError, Sealer};
+use crate::privacy::secret_store::Bucket;
+use crate::process::lock::{LockError, Locks};
+use crate::process::open_files;
 
 pub(super) fn store_config(config: &Config, parts: &Parts) -> Result<StoreConfig, DatabaseError> {
     Ok(StoreConfig {
         database: database(&config.database, parts)?,
-        // What cannot be read was refused by `Config::check`.
+        // `Config::check` rejected unreadable values.
         blobs: config.blobs.store().unwrap_or(Blobs::Memory),
         connections: config.database.connections,
         clock: Arc::clone(&parts.clock),
@@ -44,7 +43,7 @@ fn database(config: &DatabaseConfig, parts: &Parts) -> Result<Database, Database
     Ok(Database::SqliteFile(PathBuf::from(place.strip_prefix("//").unwrap_or(place))))
 }
 
-/// Without the blobs, where others may be at work beside: on a PostgreSQL database.
+/// The store without blobs if other processes may run: on a PostgreSQL database.
 pub(super) fn rows_alone(store: StoreConfig) -> StoreConfig {
     match store.database {
         Database::Postgres(_) => StoreConfig { blobs: Blobs::Memory, ..store },
@@ -52,10 +51,10 @@ pub(super) fn rows_alone(store: StoreConfig) -> StoreConfig {
     }
 }
 
-/// Locks the database, if it is a file, and the folder of blobs against other coordinators, to work on them.
+/// Locks a file database and the blob folder against other coordinators.
 ///
 /// # Errors
-/// [`LockError`]; also if a backup that is put back there is only half there.
+/// [`LockError`]; also after an incomplete restore.
 pub(super) fn locks(store: &StoreConfig, parts: &Parts) -> Result<Locks, LockError> {
     let locks = locks_to_replace(store, parts)?;
     match &store.database {
@@ -64,7 +63,7 @@ pub(super) fn locks(store: &StoreConfig, parts: &Parts) -> Result<Locks, LockErr
     }
 }
 
-/// The same, to put a backup there.
+/// The same locks for a restore.
 pub(super) fn locks_to_replace(store: &StoreConfig, parts: &Parts) -> Result<Locks, LockError> {
     let mut paths = Vec::new();
     match &store.database {
@@ -79,14 +78,14 @@ pub(super) fn locks_to_replace(store: &StoreConfig, parts: &Parts) -> Result<Loc
     Locks::take(&paths, parts.clock.now())
 }
 
-/// The device that sums, and why it is that one.
-pub(super) fn aggregator(config: &Config) -> Result<(Arc<dyn Aggregator>, DeviceReason), StartError> {
+/// The aggregation device and the reason for its choice; `None` in a build without GPU support.
+pub(super) fn aggregator(config: &Config) -> Result<(Arc<dyn Aggregator>, Option<DeviceReason>), StartError> {
     let aggregator = selected(config)?.aggregator;
-    // The processor stands in for a GPU, and nothing stands in for the processor.
+    // Only a GPU has a spare, the processor.
     let because = match aggregator.spare() {
-        _ if choice(config)? != DeviceChoice::Auto => DeviceReason::AskedFor,
-        Some(_) => DeviceReason::BestPresent,
-        None => DeviceReason::NoGpu,
+        _ if choice(config)? != DeviceChoice::Auto => Some(DeviceReason::AskedFor),
+        Some(_) => Some(DeviceReason::BestPresent),
+        None => cfg!(any(feature = "cuda", feature = "wgpu")).then_some(DeviceReason::NoGpu),
     };
     Ok((aggregator, because))
 }
@@ -104,7 +103,7 @@ pub(super) fn selected(config: &Config) -> Result<aggregation::device::Selected,
     select(choice(config)?, threads).map_err(|error| device(&error))
 }
 
-/// Our own authority, if it certifies anybody.
+/// The coordinator's own authority, if it issues certificates.
 pub(super) fn authority(config: &Config, parts: &Parts) -> Result<Option<Arc<Authority>>, StartError> {
     let (random, now) = (&parts.random, parts.clock.now());
     let identity = &config.identity;
@@ -117,7 +116,7 @@ pub(super) fn authority(config: &Config, parts: &Parts) -> Result<Option<Arc<Aut
     }
     let authority = match identity.in_memory() {
         true => Authority::in_memory(random, now)?,
-        // Each of several coordinators would make another.
+        // With several coordinators, each would create another.
         false if identity.seal_url.is_some() && !identity.ca_key_file.exists() => {
             return Err(AuthorityError::Missing(identity.ca_key_file.clone()).into());
         }
@@ -136,7 +135,7 @@ pub(super) fn members(config: &Config, own: Option<&Arc<Authority>>) -> Result<M
     }
 }
 
-/// Where keys of releases and ends of privacy ledgers are, if not in folders; connected to, and tried.
+/// The bucket for release keys and ends of privacy ledgers, if configured; connected and checked.
 pub(super) async fn bucket_apart(config: &Config, parts: &Parts) -> Result<Option<Bucket>, StoreError> {
     let Some(url) = &config.identity.seal_url else { return Ok(None) };
     let place = config.blobs.apart(url).map_err(StoreError::fault)?;
@@ -152,7 +151,7 @@ pub(super) fn sealer(config: &Config, parts: &Parts, apart: Option<&Bucket>) -> 
     }
 }
 
-/// The traces that are made, and what sends them, until `stopped`; none unless configured.
+/// Starts the traces and their export until `stopped`, if configured.
 pub(super) fn traces(
     config: &Config,
     parts: &Parts,
@@ -167,7 +166,7 @@ pub(super) fn traces(
     let collector = Collector::new(endpoint, headers, ca_certificate_file.as_deref(), service, &instance)?;
     let (queue, sending) = collector.start(stopped);
     tasks.spawn(sending);
-    // No place of anything sealed begins like this: a key of its own, which all have that have the same sealing key.
+    // A derived key, equal in all coordinators with the same sealing key. The label differs from all sealing contexts.
     let key = hmac::Key::new(hmac::HMAC_SHA256, &sealer.mac(b"tributary seal.key traces 1\0", b""));
     Ok(Traces::new(key, *sample_ratio, parts.random.clone(), queue))
 }
@@ -176,15 +175,11 @@ pub(super) fn server_key(config: &Config, app: &App) -> Result<ServerKey, StartE
     let (Some(certificate_file), Some(key_file)) = (&config.http.certificate_file, &config.http.key_file) else {
         let missing = || StartError::Tls("there is no authority that vouches for this server".into());
         let authority = app.authority.as_ref().ok_or_else(missing)?;
-        return Ok(authority.server_key(&config.http.public_names, &app.random, app.now())?);
+        let mut names = config.http.public_names.clone();
+        names.extend(own_address(config, config.http.listen).map(|address| address.to_string()));
+        return Ok(authority.server_key(&names, &app.random, app.now())?);
     };
-    let tls = |path: &PathBuf, error: rustls_pki_types::pem::Error| {
-        StartError::Tls(format!("{}: {error:?}", path.display()).into())
-    };
-    let chain = CertificateDer::pem_file_iter(certificate_file)
-        .and_then(Iterator::collect)
-        .map_err(|error| tls(certificate_file, error))?;
-    let key = PrivateKeyDer::from_pem_file(key_file).map_err(|error| tls(key_file, error))?;
+    let (chain, key) = read_certified_key(certificate_file, key_file).map_err(|error| StartError::Tls(error.into()))?;
     Ok(ServerKey { chain, key })
 }
 
@@ -205,7 +200,7 @@ const HEALTH_MAX: usize = 32;
 
 pub(super) fn connection_limits(config: &Config, files: Option<usize>) -> ConnectionLimits {
     let http = &config.http;
-    // Participants come through one listener or the other: both may have as many.
+    // Participants use either listener: each gets the full limit.
     let listeners = 1 + usize::from(http.signed_listen.is_some());
     let wanted = ConnectionLimits {
         arriving: ARRIVING_MAX,
@@ -219,7 +214,19 @@ pub(super) fn connection_limits(config: &Config, files: Option<usize>) -> Connec
     ConnectionLimits { members: fitting.members.div_ceil(listeners), ..fitting }
 }
 
-/// Of the health listener, where nobody has credentials.
+/// Timeouts of every listener.
+pub(super) fn timeouts(config: &Config) -> Timeouts {
+    let http = &config.http;
+    Timeouts {
+        header: http.header_timeout(),
+        request: http.request_timeout(),
+        stranger: http.stranger_lifetime(),
+        unread: http.unread_timeout(),
+        shutdown: http.shutdown_timeout(),
+    }
+}
+
+/// Limits of the health listener, open to unauthenticated peers.
 pub(super) const HEALTH_CROWDS: ConnectionLimits = ConnectionLimits {
     arriving: HEALTH_MAX,
     operators: 0,
@@ -233,10 +240,48 @@ pub(super) fn count(count: u32) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }
 
+/// The listening address, if the first public name is a loopback address that does not lead to it. It is then printed, and certified by our
+/// own authority.
+fn own_address(config: &Config, listen: SocketAddr) -> Option<IpAddr> {
+    let first = config.http.public_names.first().map_or("localhost", String::as_str);
+    let reached = if first == "localhost" { IpAddr::from(Ipv4Addr::LOCALHOST) } else { first.parse().ok()? };
+    let is_public = !reached.is_loopback() || config.http.certificate_file.is_some();
+    (!is_public && !listen.ip().is_unspecified() && listen.ip() != reached).then(|| listen.ip())
+}
+
 pub(super) fn url(config: &Config, address: SocketAddr) -> String {
+    let own = own_address(config, address).map(|address| address.to_string());
     let name = config.http.public_names.first().map_or("localhost", String::as_str);
+    let name = own.as_deref().unwrap_or(name);
     match name.parse::<std::net::Ipv6Addr>() {
         Ok(v6) => format!("https://[{v6}]:{}", address.port()),
         Err(_) => format!("https://{name}:{}", address.port()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn printed_url_leads_to_the_address_that_is_listened_on() {
+        let printed = |names: &[&str], listen: &str| {
+            let mut config = Config::default();
+            config.http.public_names = names.iter().map(|&name| name.to_owned()).collect();
+            url(&config, listen.parse().unwrap())
+        };
+        let usual = ["localhost", "127.0.0.1"];
+        for (names, listen, expected) in [
+            (&usual[..], "127.0.0.1:8443", "https://localhost:8443"),
+            (&usual, "[::1]:8443", "https://[::1]:8443"),
+            (&usual, "192.0.2.7:8443", "https://192.0.2.7:8443"),
+            (&usual, "0.0.0.0:8443", "https://localhost:8443"),
+            (&usual, "[::]:8443", "https://localhost:8443"),
+            (&["fl.example", "127.0.0.1"], "[::1]:8443", "https://fl.example:8443"),
+            (&["::1"], "[::1]:8443", "https://[::1]:8443"),
+            (&["192.0.2.7"], "10.0.0.7:8443", "https://192.0.2.7:8443"),
+        ] {
+            assert_eq!(printed(names, listen), expected, "{names:?} {listen}");
+        }
     }
 }

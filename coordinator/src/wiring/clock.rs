@@ -1,33 +1,31 @@
-//! The time of coordinators that share a database: the database's.
+//! The database's clock, shared by its coordinators.
 //!
-//! A deadline that one process set is judged by others, and a lease that one holds is wanted by others. So none goes by its own
-//! clock: each asks the database for its time, and adds what a monotonic clock says has passed since. Clocks of processes
-//! then differ by less than an answer of the database takes, and do not jump when a machine's clock is set. A machine that was
-//! suspended finds out in the first transaction in which it would end or take anything: see [`Clock::is_off`].
+//! Coordinators share deadlines and leases, so each uses the database's time plus the elapsed monotonic time. Their clocks differ by less
+//! than a round trip to the database, and do not jump when a machine's clock is set. A suspended machine notices in its first transaction
+//! that would end or take anything: see [`Clock::is_off`].
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use federation::time::{Clock, Timestamp};
+use listener::Guarded;
 use store::{Result, Store};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::guarded::Guarded;
-
-/// How often the database is asked. Monotonic clocks drift by less than a millisecond meanwhile; after a suspension of the
-/// machine, what judges without asking is late for no longer.
+/// Interval between readings of the database's time. Monotonic clocks drift by less than a millisecond in this interval. After a
+/// suspension, decisions without a transaction are late for at most this long.
 const ASKED_EVERY: Duration = Duration::from_secs(10);
-/// An answer that took longer says too little: another is asked for.
+/// Maximum round trip of a reading; slower ones are too imprecise and repeated.
 const WAIT_MAX: Duration = Duration::from_millis(500);
-/// How often it is asked at the start, until an answer is quick.
+/// Maximum number of readings at the start, until one is fast enough.
 const TRIES: u32 = 5;
-/// From this difference on a machine's clock is wrong: certificates, and requests to an S3 store, are judged by it.
+/// Difference at which a machine's clock is wrong; certificates and S3 requests depend on it.
 const DIFFERENCE_MAX_MS: i64 = 1_000;
 
-/// Tells the time of a database, from its last answer and what has passed on this machine since.
+/// A database's time, extrapolated from the last reading by the monotonic clock.
 pub(super) struct DatabaseClock {
-    /// This machine's clock, which is compared with the database's and never goes into a row.
+    /// This machine's clock. It is only compared with the database's, and never stored in a row.
     own: Arc<dyn Clock>,
     reading: Guarded<Reading>,
 }
@@ -35,19 +33,19 @@ pub(super) struct DatabaseClock {
 #[derive(Clone, Copy)]
 struct Reading {
     database: Timestamp,
-    /// Halfway between the question and the answer, in the monotonic time of this process.
+    /// Midpoint of the reading in this process's monotonic time.
     taken: Instant,
-    /// How long the answer took: it is wrong by half of this at most.
+    /// Round trip of the reading; the error is at most half of it.
     wait: Duration,
-    /// How much this machine's clock is ahead, in milliseconds.
+    /// How far this machine's clock is ahead, in milliseconds.
     ahead_ms: i64,
 }
 
 impl DatabaseClock {
-    /// That of a store which others may use as well; none of one whose rows are this process's alone.
+    /// The clock of a shared store; `None` if only this process uses the rows.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub(super) async fn of(store: &Store, own: Arc<dyn Clock>) -> Result<Option<Arc<Self>>> {
         let mut best: Option<Reading> = None;
         for _ in 0..TRIES {
@@ -65,7 +63,7 @@ impl DatabaseClock {
         }))
     }
 
-    /// Asks again and again, until stopped. While the database is away the last answer holds.
+    /// Reads the time periodically until stopped. While the database is unavailable, the last reading remains valid.
     pub(super) async fn follow(&self, store: &Store, stopped: &CancellationToken) {
         while stopped.run_until_cancelled(tokio::time::sleep(ASKED_EVERY)).await.is_some() {
             match read(store, &*self.own).await {
@@ -86,8 +84,8 @@ impl Clock for DatabaseClock {
         reading.database.plus(reading.taken.elapsed())
     }
 
-    /// Whether the database told a time that the clock did not show between the question and now. A monotonic clock stands
-    /// still while its machine is suspended.
+    /// Whether the database's time lies outside the clock's range between the start of the query and now. A monotonic clock stops while its
+    /// machine is suspended.
     fn is_off(&self, asked: Timestamp, told: Timestamp) -> bool {
         let (now, taken) = (self.now(), Instant::now());
         if (asked.0 - DIFFERENCE_MAX_MS..=now.0 + DIFFERENCE_MAX_MS).contains(&told.0) {
@@ -110,7 +108,7 @@ async fn read(store: &Store, own: &dyn Clock) -> Result<Option<Reading>> {
     let (asked, ours) = (Instant::now(), own.now());
     let Some(database) = store.now().await? else { return Ok(None) };
     let wait = asked.elapsed();
-    // It looked at its clock somewhere in between.
+    // The database read its clock at some point in between.
     let halfway = wait / 2;
     let ahead_ms = ours.plus(halfway).0.saturating_sub(database.0);
     Ok(Some(Reading { database, taken: asked + halfway, wait, ahead_ms }))
@@ -121,13 +119,19 @@ fn tell(reading: Reading, before_ms: i64) {
     #[expect(clippy::cast_precision_loss, reason = "a difference of clocks")]
     metrics::gauge!("tributary_clock_ahead_seconds").set(reading.ahead_ms as f64 / 1000.0);
     if is_wrong(reading.ahead_ms) && !is_wrong(before_ms) {
-        let ahead_ms = reading.ahead_ms;
         tracing::warn!(
-            ahead_ms,
-            "this machine's clock is {ahead_ms} ms ahead of the database's, by which rounds and leases go: mend its time \
-             synchronization, certificates are judged by it"
+            ahead_ms = reading.ahead_ms,
+            "this machine's clock is {} the database's, by which rounds and leases go: mend its time synchronization, certificates \
+             are judged by it",
+            difference(reading.ahead_ms)
         );
     }
+}
+
+/// Describes the difference between two clocks.
+fn difference(ahead_ms: i64) -> String {
+    let direction = if ahead_ms < 0 { "behind" } else { "ahead of" };
+    format!("{} ms {direction}", ahead_ms.unsigned_abs())
 }
 
 #[cfg(test)]
@@ -169,6 +173,13 @@ mod tests {
             assert!(clock.is_off(asked, Timestamp(told)), "{told}");
             assert_eq!(clock.now(), Timestamp(told));
         }
+    }
+
+    #[test]
+    fn a_slow_clock_is_behind() {
+        assert_eq!(difference(-90_000), "90000 ms behind");
+        assert_eq!(difference(90_000), "90000 ms ahead of");
+        assert_eq!(difference(i64::MIN), "9223372036854775808 ms behind");
     }
 
     #[tokio::test]

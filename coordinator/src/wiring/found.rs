@@ -1,25 +1,25 @@
-//! What a start finds stored and takes up again: told once, at level `info`.
+//! Stored state that a start resumes: logged once, at level `info`.
 
 use federation::task_status::TaskStatus;
 use store::entity::round::RoundRow;
 use store::{Store, StoreError};
 use wire::grammar::counted;
 
-/// Rounds that get a line of their own.
+/// Maximum number of rounds with a log line each.
 const ROUNDS_TOLD: usize = 16;
 
 struct FoundRound {
     row: RoundRow,
-    /// Name of its task.
+    /// Name of the task.
     name: String,
-    /// Inputs that were accepted and are in no partial sum yet.
+    /// Accepted inputs not yet in a partial sum.
     unfolded: u32,
 }
 
-/// Tells what is stored. `leases` were taken over from a process that is gone.
+/// Logs the stored state. `leases` were taken over from a dead process.
 ///
 /// # Errors
-/// The store's.
+/// Errors of the store.
 pub(super) async fn tell(store: &Store, leases: u32) -> Result<(), StoreError> {
     let (tasks, rounds) = store
         .read("found at start", |tx| {

@@ -1,4 +1,4 @@
-//! Backup, restore and check of what a configuration names.
+//! Backup, restore and check of a configuration's data.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,16 +7,16 @@ use store::{Database, StoreConfig};
 
 use super::choice::{bucket_apart, locks_to_replace, sealer, store_config};
 use super::parts::Parts;
-use crate::backup::{self, BackupError, BackupReport, Known, OnProgress, Places, RestoreReport};
+use crate::backup::{self, BackupError, BackupReport, OnProgress, Places, RestoreReport, Trusted};
 use crate::config::Config;
-use crate::fsck::{self, FsckReport, Repair};
-use crate::seal::{Sealer, ends_beside, ledgers_beside};
+use crate::maintenance::fsck::{self, FsckReport, Repair};
+use crate::privacy::seal::{Sealer, backup_key, ledgers_beside};
 
-/// Makes `folder` a backup, also while a coordinator serves. With `link`, blobs on the same disk get a second name instead of being
-/// copied. Blocks the thread.
+/// Backs up the data into `folder`, also while a coordinator runs. With `link`, blobs on the same disk are hard-linked instead of copied.
+/// Blocks the thread.
 ///
 /// # Errors
-/// [`BackupError`]; the folder then holds the backup that it held before.
+/// [`BackupError`]; the folder then keeps its earlier backup.
 pub async fn back_up(
     config: &Config,
     parts: &Parts,
@@ -24,10 +24,24 @@ pub async fn back_up(
     link: bool,
     on_progress: OnProgress<'_>,
 ) -> Result<BackupReport, BackupError> {
-    backup::take(&places(&store_config(config, parts)?)?, folder, link, on_progress).await
+    let places = places(&store_config(config, parts)?)?;
+    let key = match config.identity.seal_key_file() {
+        Some(path) => Some(backup_key(&path)?.ok_or(BackupError::NoKey(path))?),
+        None => None,
+    };
+    backup::take(&places, folder, link, key.as_ref(), on_progress).await
 }
 
-/// Puts the backup in `folder` into the place of a coordinator that does not run. Blocks the thread.
+/// How a backup is restored.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RestoreOptions {
+    /// Keeps an existing database under another name, and replaces it.
+    pub replace: bool,
+    /// Also restores an unauthenticated backup.
+    pub unauthenticated: bool,
+}
+
+/// Restores the backup in `folder` for a stopped coordinator. Blocks the thread.
 ///
 /// # Errors
 /// [`BackupError`].
@@ -35,45 +49,41 @@ pub async fn restore(
     config: &Config,
     parts: &Parts,
     folder: &Path,
-    replace: bool,
+    RestoreOptions { replace, unauthenticated }: RestoreOptions,
     on_progress: OnProgress<'_>,
 ) -> Result<RestoreReport, BackupError> {
     let store = store_config(config, parts)?;
     let places = places(&store)?;
     let _locks = locks_to_replace(&store, parts)?;
-    let ends = match (config.identity.seal_key_file(), &config.identity.seal_url) {
-        (Some(key), None) => Some(ends_beside(&key)),
-        (Some(_), Some(_)) | (None, _) => None,
-    };
     let sealer = known_sealer(config, parts).await?;
-    let known = Known { ends: ends.as_ref(), sealer: sealer.as_ref() };
-    backup::restore(&places, folder, replace, known, on_progress).await
+    let key = config.identity.seal_key_file().map(|path| backup_key(&path)).transpose()?.flatten();
+    let trusted = if unauthenticated { Trusted::Any } else { Trusted::Authenticated(key.as_ref()) };
+    backup::restore(&places, folder, replace, trusted, sealer.as_ref(), on_progress).await
 }
 
-/// Looks for damage, also while a coordinator serves, and repairs what can be repaired. Blocks the thread.
+/// Checks for damage, also while a coordinator runs, and repairs it where possible. Blocks the thread.
 ///
 /// # Errors
-/// [`BackupError`], where it cannot go on.
+/// [`BackupError`] if the check cannot continue.
 pub async fn check(
     config: &Config,
     parts: &Parts,
     repair: Repair<'_>,
     on_progress: OnProgress<'_>,
 ) -> Result<FsckReport, BackupError> {
-    let places = places(&store_config(config, parts)?)?;
     let sealer = known_sealer(config, parts).await?;
-    fsck::check(&places, sealer.as_ref(), repair, on_progress).await
+    fsck::check(&store_config(config, parts)?, sealer.as_ref(), repair, on_progress).await
 }
 
-/// A file that is in no backup, and that a coordinator cannot do without.
+/// A required file excluded from backups.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct ApartFile {
     pub path: PathBuf,
-    /// What it is for.
+    /// Purpose of the file.
     pub why: &'static str,
 }
 
-/// The files that an operator keeps apart from backups.
+/// The files to be kept separately from backups.
 #[must_use]
 pub fn files_apart(config: &Config) -> Vec<ApartFile> {
     let (identity, http) = (&config.identity, &config.http);
@@ -111,7 +121,7 @@ fn places(store: &StoreConfig) -> Result<Places, BackupError> {
     }
 }
 
-/// The sealing key, if there is one: a check makes none.
+/// The sealing key, if it exists; a check never creates one.
 async fn known_sealer(config: &Config, parts: &Parts) -> Result<Option<Arc<Sealer>>, BackupError> {
     if !config.identity.seal_key_file().is_some_and(|path| path.exists()) {
         return Ok(None);
@@ -131,8 +141,7 @@ mod tests {
         let (parts, folder) = (Parts::system().unwrap(), tempfile::tempdir().unwrap());
         let told = [
             back_up(&config, &parts, folder.path(), true, &mut |_| {}).await.unwrap_err(),
-            restore(&config, &parts, folder.path(), true, &mut |_| {}).await.unwrap_err(),
-            check(&config, &parts, Repair::No, &mut |_| {}).await.unwrap_err(),
+            restore(&config, &parts, folder.path(), RestoreOptions::default(), &mut |_| {}).await.unwrap_err(),
         ];
         for error in told {
             assert!(matches!(error, BackupError::OtherTools), "{error}");

@@ -1,7 +1,7 @@
 //! Dependency injection: the only place that chooses implementations of database, blobs, device, clock and randomness.
 //!
-//! What programs call is boxed, here and in the engine: the code behind it is then compiled with this crate, and not again with each
-//! program and test that awaits it.
+//! Public futures are boxed, here and in the engine: their code is then compiled once with this crate, instead of with each program and
+//! test.
 
 mod choice;
 mod clock;
@@ -20,8 +20,8 @@ use aggregation::device::DeviceReport;
 use axum::Router;
 use federation::time::{Clock, Timestamp};
 use futures_util::future::BoxFuture;
+use listener::{ConnectionCounts, ConnectionLimits, Entrance, Listener, PoolObserver};
 use store::{Blobs, Database, Store, StoreConfig, StoreError};
-use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -29,32 +29,30 @@ use wire::admin::{CreateOperatorToken, OperatorTokenReply, Role};
 
 use self::choice::{
     aggregator, authority, bucket_apart, connection_limits, count, locks, members, rates, rows_alone, sealer, selected,
-    server_key, store_config, traces, url,
+    server_key, store_config, timeouts, traces, url,
 };
 use self::clock::DatabaseClock;
-pub use self::keeping::{ApartFile, back_up, check, files_apart, restore};
+pub use self::keeping::{ApartFile, RestoreOptions, back_up, check, files_apart, restore};
 pub use self::parts::{Parts, StartError, SystemClock};
 pub use self::worker::Worker;
 use crate::admission::{CheckIns, Inbox, Linger, RoundWakeups, Uploads};
 use crate::config::{Config, is_name};
-use crate::event_feed::EventFeed;
-use crate::host::host;
-use crate::http::{
-    App, ConnectionCounts, ConnectionLimits, Document, EndedRounds, Entrance, Identities, Limiter, Listener, Nonces,
-    PoolObserver, Rates, Refusals, TokenError,
-};
-use crate::invitations::Invitations;
-use crate::lacking::Lacking;
-use crate::lock::Locks;
-use crate::models::Models;
+use crate::http::{App, Document, EndedRounds, EventStreams, Identities, Limiter, Nonces, Rates, Refusals, TokenError};
 use crate::observe;
 use crate::observe::health::Health;
 use crate::oidc::Oidc;
-use crate::provenance::sign_unsigned;
-use crate::proximal::ProximalSchedule;
-use crate::reported_rounds::ReportedRounds;
-use crate::seal::Sealer;
-use crate::sessions::Sessions;
+use crate::privacy::seal::Sealer;
+use crate::process::host::host;
+use crate::process::lock::Locks;
+use crate::records::event_feed::EventFeed;
+use crate::records::provenance::sign_unsigned;
+use crate::rounds::models::Models;
+use crate::rounds::proximal::ProximalSchedule;
+use crate::rounds::reported_rounds::ReportedRounds;
+use crate::rounds::selection::contests::Contests;
+use crate::rounds::selection::invitations::Invitations;
+use crate::rounds::sessions::Sessions;
+use crate::rounds::waiting::lacking::Lacking;
 use crate::work::{Engine, Environment, WorkConfig};
 
 /// A coordinator without a socket, for tests and simulations.
@@ -67,9 +65,9 @@ pub struct Coordinator {
     app: Arc<App>,
     /// Locks the data against other coordinators.
     locks: Locks,
-    /// Tells waiting requests to stop.
+    /// Cancelled at shutdown; ends waiting requests.
     stopping: CancellationToken,
-    /// Tells the writers that no more facts will arrive.
+    /// Signals the end of new facts to the writers.
     stopped: CancellationToken,
     tasks: TaskTracker,
 }
@@ -89,7 +87,7 @@ pub struct Running {
 }
 
 impl Coordinator {
-    /// Opens everything except a socket, and starts no background work.
+    /// Opens everything except a socket, without background work.
     ///
     /// # Errors
     /// [`StartError`].
@@ -97,12 +95,13 @@ impl Coordinator {
         Box::pin(async move {
             let store_config = store_config(config, &parts)?;
             let locks = locks(&store_config, &parts)?;
-            let store = Store::open(store_config).await?;
+            let store = shared::open_store(config, &store_config).await?;
             let shared_clock = DatabaseClock::of(&store, Arc::clone(&parts.clock)).await?;
             let clock = shared_clock.clone().map_or(parts.clock, |clock| clock as Arc<dyn Clock>);
             let parts = Parts { clock, random: parts.random };
             let apart = bucket_apart(config, &parts).await.map_err(StartError::Apart)?;
             let _files = shared::hold_files(config, &store)?;
+            shared::check_missing(config, &store).await?;
             let sealer = sealer(config, &parts, apart.as_ref())?;
             let name = config.work.name.clone().or_else(|| host().filter(|name| is_name(name)));
             let coordinator = Self::compose(config, name, parts, store, locks, sealer, Linger::USUAL)?;
@@ -116,8 +115,8 @@ impl Coordinator {
         })
     }
 
-    /// The same on a store that is open already, and that others may use as well; `[database]`, `[blobs]` and `identity.seal_url` say
-    /// nothing then. For simulations, which own time: nothing that it writes waits for real time to pass.
+    /// Assembles the coordinator on an open, possibly shared store; ignores `[database]`, `[blobs]` and `identity.seal_url`. For
+    /// simulations with virtual time: its writes never wait for real time.
     ///
     /// # Errors
     /// [`StartError`].
@@ -164,12 +163,13 @@ impl Coordinator {
             ended_rounds: EndedRounds::default(),
             mus: ProximalSchedule::default(),
             invitations: Invitations::default(),
+            contests: Contests::default(),
             lacking: Lacking::default(),
             retries: environment.config.retries(),
             sealer,
             inbox: Inbox::start(store.clone(), Arc::clone(&parts.clock), linger, stopped.clone(), &tasks),
             events: EventFeed::start(&store, stopped.clone(), &tasks),
-            event_streams: Arc::new(Semaphore::new(count(config.http.event_streams_max))),
+            event_streams: EventStreams::new(config.http.event_streams_max, config.http.event_streams_per_token),
             uploads: Uploads::default(),
             nonces: Nonces::default(),
             refusals: Refusals::default(),
@@ -196,10 +196,10 @@ impl Coordinator {
         Ok(Self { router, engine, store, app, locks, stopping, stopped, tasks })
     }
 
-    /// Opens everything, and looks at what an earlier process left and what others beside this one have.
+    /// Opens everything, and checks the state left by earlier and concurrent processes.
     async fn begin(config: &Config, parts: Parts) -> Result<Self, StartError> {
         let coordinator = Self::assemble(config, parts).await?;
-        shared::check(&coordinator.store, &coordinator.app).await?;
+        shared::check(config, &coordinator.store, &coordinator.app).await?;
         let leases = if coordinator.store.is_shared() {
             0
         } else {
@@ -212,10 +212,10 @@ impl Coordinator {
         Ok(coordinator)
     }
 
-    /// Signs where the versions come from that participants may be given, as far as this key has not.
+    /// Signs the provenance of versions available to participants, where this key's signature is missing.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn sign_versions(&self) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async move {
             let (store, app) = (&self.store, &self.app);
@@ -234,13 +234,13 @@ impl Coordinator {
     /// [`StartError`].
     pub fn start(config: &Config, parts: Parts) -> BoxFuture<'_, Result<Running, StartError>> {
         Box::pin(async move {
-            // Before anything is opened.
-            let files = crate::open_files::raise_limit();
+            // Before opening any files.
+            let files = crate::process::open_files::raise_limit();
             let connection_limits = connection_limits(config, files);
             let coordinator = Self::begin(config, parts).await?;
             let app = &coordinator.app;
             let key = server_key(config, app)?;
-            let tls = crate::http::server_config(key, app.members.certificate())
+            let tls = listener::server_config(key.chain, key.key, app.members.certificate())
                 .map_err(|error| StartError::Tls(error.into()))?;
             let (listener, address) =
                 listen(config, config.http.listen, Entrance::Tls(Arc::new(tls).into()), connection_limits).await?;
@@ -267,12 +267,12 @@ impl Coordinator {
         })
     }
 
-    /// Serves signed requests, without a socket, as [`Coordinator::router`] serves those of whom a handshake knows.
+    /// Serves signed requests without a socket, like [`Coordinator::router`] for requests authenticated by handshakes.
     pub fn signed_router(&self) -> Router {
         crate::http::signed_router(Arc::clone(&self.app))
     }
 
-    /// Serves a balancer that ends TLS, if configured.
+    /// Serves a TLS-terminating balancer, if configured.
     async fn serve_signed(
         &self,
         config: &Config,
@@ -285,14 +285,14 @@ impl Coordinator {
         Ok(Some((served, address)))
     }
 
-    /// Our own authority's certificate in PEM, which peers must trust unless the server presents another authority's
-    /// certificate. Empty without our own authority: server and participants then have certificates from elsewhere.
+    /// Our own authority's certificate in PEM. Peers must trust it unless the server presents another authority's certificate. Empty
+    /// without our own authority: server and participants then have external certificates.
     #[must_use]
     pub fn ca_pem(&self) -> &str {
         self.app.authority.as_ref().map_or("", |authority| authority.certificate_pem())
     }
 
-    /// The time by which it judges deadlines and leases: the database's, where several coordinators share one.
+    /// The time for deadlines and leases: the database's, if several coordinators share one.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.app.now()
@@ -307,7 +307,7 @@ impl Coordinator {
         crate::http::issue_operator_token(&self.store, &self.app.random, self.app.now(), &request).await
     }
 
-    /// Creates an admin token if there is no operator token yet. It is valid once it was shown and this returns.
+    /// Creates an admin token if no operator token exists. It is valid once it was shown and this returns.
     ///
     /// # Errors
     /// [`TokenError`]; the next start creates another.
@@ -376,7 +376,7 @@ impl Running {
         self.observer.held()
     }
 
-    /// The URL for which its certificate is valid.
+    /// The URL with a valid certificate.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
@@ -387,7 +387,7 @@ impl Running {
         &self.coordinator
     }
 
-    /// The authority's certificate in PEM, which peers must trust. See [`Coordinator::ca_pem`].
+    /// The authority's certificate in PEM, trusted by peers. See [`Coordinator::ca_pem`].
     #[must_use]
     pub fn ca_pem(&self) -> &str {
         self.coordinator.ca_pem()
@@ -401,7 +401,7 @@ impl Running {
         self.coordinator.create_operator_token(name, role).await
     }
 
-    /// Accepts no new requests, answers those accepted, lets running steps end, and writes queued facts.
+    /// Rejects new requests, answers accepted ones, waits for running steps, and writes queued facts.
     pub fn shutdown(self) -> BoxFuture<'static, ()> {
         Box::pin(async move {
             tracing::info!("shutting down");
@@ -432,14 +432,15 @@ async fn listen(
     connection_limits: ConnectionLimits,
 ) -> Result<(Listener, SocketAddr), StartError> {
     let refused = |source| StartError::Listen { address, source };
-    let listener = Listener::bind(address, entrance, connection_limits, count(config.http.unsent_max_bytes))
+    let unsent_max_bytes = count(config.http.unsent_max_bytes);
+    let listener = Listener::bind(address, entrance, connection_limits, unsent_max_bytes, timeouts(config))
         .await
         .map_err(refused)?;
     let bound = listener.address().map_err(refused)?;
     Ok((listener, bound))
 }
 
-/// All devices that this build knows, and the result of the selection.
+/// All devices known to this build, and the selected one.
 ///
 /// # Errors
 /// [`StartError::Device`].
@@ -460,8 +461,8 @@ pub fn migrate(config: &Config, parts: Parts) -> BoxFuture<'_, Result<(), StartE
     })
 }
 
-/// Creates an operator token in the database, for callers that may write that file (of a stopped coordinator), or have
-/// PostgreSQL's password. It is valid once it was shown and this returns.
+/// Creates an operator token in the database, for callers with write access to the file of a stopped coordinator, or with PostgreSQL's
+/// password. It is valid once it was shown and this returns.
 ///
 /// # Errors
 /// [`TokenError`].
@@ -476,7 +477,7 @@ pub async fn create_operator_token_offline(
         Database::SqliteFile(path) if path.exists() => {}
         Database::SqliteFile(path) => return Err(TokenError::NoDatabase(path.clone())),
         Database::SqliteMemory => return Err(TokenError::NoDatabase(":memory:".into())),
-        // A token that is created beside a running coordinator is a row like any other.
+        // A running coordinator accepts the new token as a normal row.
         Database::Postgres(_) => {}
     }
     let _locks = locks(&store_config, &parts)?;

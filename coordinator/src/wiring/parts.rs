@@ -1,6 +1,7 @@
-//! Inputs of a coordinator, and reasons it does not start.
+//! Inputs of a coordinator, and reasons for a failed start.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -9,11 +10,11 @@ use store::StoreError;
 
 use crate::config::DatabaseError;
 use crate::identity::AuthorityError;
-use crate::lock::LockError;
 use crate::observe::CollectorError;
 use crate::oidc::OidcError;
+use crate::privacy::seal::SealError;
+use crate::process::lock::LockError;
 use crate::random::Random;
-use crate::seal::SealError;
 use crate::step_error::StepError;
 
 /// A coordinator's inputs from its environment.
@@ -29,7 +30,7 @@ impl Parts {
     /// The system's clock and randomness.
     ///
     /// # Errors
-    /// If the operating system provides no randomness.
+    /// The operating system provides no randomness.
     pub fn system() -> Result<Self, StartError> {
         let random = Random::from_system().map_err(|_| StartError::Randomness)?;
         Ok(Self { clock: Arc::new(SystemClock), random })
@@ -42,17 +43,17 @@ pub struct SystemClock;
 impl Clock for SystemClock {
     #[expect(clippy::disallowed_methods, reason = "the only place that reads the wall clock")]
     fn now(&self) -> Timestamp {
-        // Before 1970 only if the clock was never set; then time starts there.
+        // A clock before 1970 was never set; time then starts at 0.
         Timestamp(0).plus(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO))
     }
 }
 
-/// What an error says, with its cause.
+/// An error's text with its cause.
 fn told(error: &StoreError) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
-/// Reasons a coordinator did not start.
+/// Reasons for a failed start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error("the operating system gives no randomness")]
@@ -71,31 +72,37 @@ pub enum StartError {
     /// The certificate authority cannot be opened.
     #[error("cannot open the certificate authority: {0}")]
     Authority(#[from] AuthorityError),
-    /// The provider of operators' identities cannot be asked.
+    /// The identity provider of operators is unreachable.
     #[error("cannot set [oidc] up: {0}")]
     Oidc(#[from] OidcError),
-    /// The bucket of keys of releases and ends of ledgers cannot be used.
+    /// The bucket of release keys and ends of ledgers is unusable.
     #[error("cannot use identity.seal_url: {}", told(.0))]
     Apart(StoreError),
-    /// There is no sealing key.
+    /// The sealing key is unavailable.
     #[error(transparent)]
     Seal(#[from] SealError),
-    /// Other coordinators on this database have another one of these.
+    /// The database was used with another key of this name.
     #[error(
-        "the other coordinators on this database have another {0}: give all of them the same files, or this one a database of its \
+        "this database, and the other coordinators on it, have another {0}: give this one the file that they have, or a database of its \
          own; if it was replaced everywhere, remove its row from the table `fingerprint`"
     )]
     Differs(&'static str),
-    /// No device can be selected.
+    /// The database was used with a key of this name, now missing.
+    #[error(
+        "{path} is missing, and this database was used with it ({what}): put it back before the start. If it is lost for good, \
+         docs/operations/rotation.md says how another takes its place, and what that ends"
+    )]
+    Lost { what: &'static str, path: PathBuf },
+    /// The device selection failed.
     #[error("cannot choose a device: {0}")]
     Device(String),
-    /// The collector of traces cannot be used.
+    /// The trace collector is unusable.
     #[error(transparent)]
     Traces(#[from] CollectorError),
     /// A certificate or key is unusable.
     #[error("cannot set TLS up: {0}")]
     Tls(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The address cannot be had.
+    /// The address is unavailable.
     #[error("cannot listen on {address}: {source}")]
     Listen { address: SocketAddr, source: std::io::Error },
 }

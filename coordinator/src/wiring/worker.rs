@@ -1,18 +1,18 @@
-//! A process that takes the background steps of rounds and serves no requests but those for its health.
+//! A process for background steps; it serves only health requests.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use listener::Entrance;
 use tokio::task::JoinHandle;
 
 use super::choice::HEALTH_CROWDS;
 use super::parts::{Parts, StartError};
 use super::{Coordinator, listen};
 use crate::config::Config;
-use crate::http::Entrance;
 
-/// A coordinator that works and does not serve.
+/// A coordinator with background work but without requests.
 pub struct Worker {
     health_address: Option<SocketAddr>,
     coordinator: Coordinator,
@@ -21,13 +21,13 @@ pub struct Worker {
 }
 
 impl Coordinator {
-    /// Opens everything and works on rounds, whatever `work.enabled` says; listens for health checks alone, if configured.
+    /// Opens everything and works on rounds, independently of `work.enabled`; listens only for health checks, if configured.
     ///
     /// # Errors
     /// [`StartError`].
     pub fn work(config: &Config, parts: Parts) -> BoxFuture<'_, Result<Worker, StartError>> {
         Box::pin(async move {
-            crate::open_files::raise_limit();
+            crate::process::open_files::raise_limit();
             let coordinator = Self::begin(config, parts).await?;
             let (health_served, health_address) = coordinator.serve_health(config).await?.unzip();
             let worked = coordinator.run_engine();
@@ -36,7 +36,7 @@ impl Coordinator {
         })
     }
 
-    /// Answers health checks to the very end: they must see that what was begun is being completed.
+    /// Answers health checks until the end: they observe the completion of running work.
     pub(super) async fn serve_health(
         &self,
         config: &Config,
@@ -61,7 +61,7 @@ impl Worker {
         self.health_address
     }
 
-    /// Lets running steps end.
+    /// Waits for running steps.
     pub fn shutdown(self) -> BoxFuture<'static, ()> {
         Box::pin(async move {
             tracing::info!("shutting down");

@@ -1,4 +1,4 @@
-//! Gauges of what is stored. They are counted now and then, so that a scrape asks the database nothing.
+//! Gauges of stored rows and blobs, counted periodically so that a scrape needs no database query.
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ use super::Environment;
 
 /// Time between two counts.
 const INTERVAL: Duration = Duration::from_secs(60);
-/// Most private tasks that are looked at.
+/// Maximum number of private tasks examined.
 const PRIVATE_MAX: u32 = 1000;
 
-/// Counts until `shutdown`.
+/// Counts periodically until `shutdown`.
 pub(super) async fn keep_counting(env: Environment, shutdown: CancellationToken) {
     describe();
     loop {
         match count(&env).await {
             Ok((census, spent)) => show(&census, spent),
-            // Old figures stay; the database's absence is told elsewhere.
+            // Old figures stay; a database failure is reported elsewhere.
             Err(error) => tracing::debug!(%error, "nothing was counted for the gauges"),
         }
         if shutdown.run_until_cancelled(tokio::time::sleep(INTERVAL)).await.is_none() {
@@ -31,7 +31,7 @@ pub(super) async fn keep_counting(env: Environment, shutdown: CancellationToken)
     }
 }
 
-/// How much there is, and the largest part of its privacy budget that a task has spent.
+/// The counts, and the largest fraction of its privacy budget spent by a task.
 async fn count(env: &Environment) -> Result<(Census, f64), StoreError> {
     env.store
         .read("census", |tx| {
@@ -50,7 +50,7 @@ async fn count(env: &Environment) -> Result<(Census, f64), StoreError> {
         .await
 }
 
-/// The part of a task's budget that is spent after this row of its ledger. Seals are checked where the figure decides something.
+/// The spent fraction of a task's budget after this row of its ledger. This is only a gauge: seals are verified where the figure matters.
 fn part_spent(task: &TaskRow, row: &str) -> Option<f64> {
     let SealedRow { row, .. } = serde_json::from_str(row).ok()?;
     let budget = task.spec.privacy.epsilon.filter(|budget| *budget > 0.0)?;

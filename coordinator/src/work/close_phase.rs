@@ -1,7 +1,7 @@
 //! Ends a phase: closes it, fails the round, or restarts its deadline after the clock was set back.
 //!
-//! The decision is `federation::advance`'s. It is asked again inside the transaction that does what it says, so an input
-//! that arrives at the last moment is either in the tally or refused, never lost between the two.
+//! `federation::advance` decides. The decision is recomputed in the transaction applying it, so an input at the last moment is either
+//! counted or rejected, never lost in between.
 
 use federation::advance::Decision;
 use federation::groups::{GroupTally, GroupVerdict, advance_groups, is_enough};
@@ -9,26 +9,29 @@ use federation::id::{Attempt, ParticipantId, RoundKey};
 use federation::round::{AssignmentState, FailureReason, Round, RoundState};
 use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
+use secure_agg::messages::MaskedInput;
 use secure_agg::rejection::Abort;
-use secure_agg::server::Phase;
+use secure_agg::server::{Admitted, Phase};
 use store::entity::session_message::MessageKind;
 use store::entity::task::TaskRow;
 use store::{Transaction, WakeEvent};
 use wire::grammar::counted;
 use wire::inspect::ShortageView;
 
-use super::lease::Lease;
-use super::select::draw_cohort;
+use super::engine::lease::Lease;
+use super::engine::situation::{Situation, groups_of, tally};
+use super::selection::select::draw_cohort;
+use super::selection::starved;
 use super::shred::destroy_keys_of_an_end;
-use super::situation::{Situation, groups_of, tally};
 use super::{Environment, StepError};
-use crate::ledger::{self, Charger};
 use crate::observe::{During, count_dropped};
-use crate::retries::failures;
-use crate::session::{
-    CloseError, Session, admitted, encode_all, failure, forget, given_by, keep_unopened, restore_all, stored,
-};
-use crate::shortage::shortage;
+use crate::privacy::ledger::{self, Charger};
+use crate::rounds::session::{CloseError, Session, admitted, encode_all, failure, forget, restore_all, stored};
+use crate::rounds::waiting::retries::failures;
+use crate::rounds::waiting::shortage::shortage;
+
+/// Why an accepted input is excluded from a sum.
+const TORN: &str = "a member of its batch sent no input";
 
 /// Result of closing a phase.
 #[derive(Clone, Debug)]
@@ -54,19 +57,18 @@ impl CloseOutcome {
     }
 }
 
-/// A round that failed.
+/// A failed round.
 #[derive(Clone, Debug)]
 struct Failed {
     round: Round,
     reason: FailureReason,
-    paused: bool,
-    /// Participants that sent an input from its base before.
-    given_by: u32,
+    /// Why the task was paused, if it was.
+    paused: Option<String>,
     /// The shortage of participants, if that was the reason.
     shortage: Option<ShortageView>,
 }
 
-/// Carries out the decision of `advance`. Keeps the lease if summing comes next.
+/// Applies the decision of `advance`. Keeps the lease if summing comes next.
 pub(super) async fn close_phase(env: &Environment, lease: &mut Lease, situation: &Situation) -> Result<(), StepError> {
     let Some(before) = situation.open_round() else { return Ok(()) };
     let fresh_seed = env.random.bytes();
@@ -88,7 +90,7 @@ pub(super) async fn close_phase(env: &Environment, lease: &mut Lease, situation:
         })
         .await;
     let (outcome, held) = match closed {
-        // Past every deadline the decision would stay the same.
+        // A retry would give the same decision after every deadline.
         Err(error) if error.is_loss() => {
             tracing::error!(task = %before.key.task, round = before.key.round, %error, "the session cannot be read any more");
             return fail_round(env, lease, situation, FailureReason::InputLost).await;
@@ -138,7 +140,10 @@ async fn decide(
                 Err(CloseError::Step(error)) => Err(error),
             }
         }
-        Decision::Close(next) => close_collection(tx, &round, next, now).await,
+        Decision::Close(next) => match starved::nobody_left(tx, &task, &round).await? {
+            Some(why) => starve(tx, charger, &task, &round, why, now).await,
+            None => close_collection(tx, &round, next, now).await,
+        },
         Decision::Abort(reason) => failed(tx, charger, &task, &round, reason, now).await,
         Decision::Rebase => {
             let rebased = tx.rebase_round(round.key, round.state, now).await?;
@@ -148,7 +153,7 @@ async fn decide(
     }
 }
 
-/// Whether a participant complained about a dealer. The complaint was judged when it was admitted.
+/// Whether a participant complained about a dealer. Complaints were validated on arrival.
 async fn complaint(tx: &mut Transaction<'_>, round: &Round) -> Result<bool, StepError> {
     // A complaint in a group only affects the group.
     if round.state != RoundState::Collecting || round.limits.secure.is_none() || round.limits.groups.is_some() {
@@ -173,8 +178,8 @@ async fn close_collection(
     Ok(CloseOutcome::Closed { round: after, missing })
 }
 
-/// Closes a phase of secure aggregation: who answered it is fixed, and so is what the next one asks for. Groups that are lost,
-/// or find now that they cannot go on, are left out, while there are enough others.
+/// Closes a phase of secure aggregation. This fixes the members that answered, and the requests of the next phase. Lost or blocked groups
+/// are excluded if enough others remain.
 async fn close_sessions(
     tx: &mut Transaction<'_>,
     round: &Round,
@@ -186,7 +191,7 @@ async fn close_sessions(
     let attempt = round.key;
     let stored = stored(tx, attempt).await?;
     let mut phases = Vec::new();
-    let (mut left_out, mut last) = (Vec::new(), None);
+    let (mut left_out, mut last, mut excluded) = (Vec::new(), None, Vec::new());
     for (group, session) in (0..).zip(restore_all(round, &stored)?) {
         let reason = lost.iter().find(|(other, _)| *other == group).map(|(_, reason)| *reason);
         let phase = match (session, reason) {
@@ -197,7 +202,10 @@ async fn close_sessions(
                 None
             }
             (Some(session), None) => match close_one(tx, round, session).await {
-                Ok(phase) => Some(phase),
+                Ok((phase, without)) => {
+                    excluded.extend(without);
+                    Some(phase)
+                }
                 Err(CloseError::Aborted(abort)) if round.limits.groups.is_some() => {
                     tracing::warn!(round = %attempt.round_key(), attempt = attempt.attempt, group, code = abort.code(), "a group is left out: {abort}");
                     left_out.push(group);
@@ -210,7 +218,7 @@ async fn close_sessions(
         phases.push(phase);
     }
     match last {
-        // More than the rule or the sum can do without.
+        // Too many groups are lost for the rule or the sum.
         Some(abort) if !can_go_on(round, &phases, groups) => return Err(abort.into()),
         _ => {}
     }
@@ -220,15 +228,16 @@ async fn close_sessions(
     }
     tx.put_session(attempt, &encode_all(round, &phases)?, now).await?;
     if round.state == RoundState::Collecting {
-        // All members that can still need them have them.
+        // All members that may still need them have them.
         tx.clear_messages(attempt, &[MessageKind::Shares]).await?;
         tx.end_reported_trainings(attempt).await?;
+        tx.exclude_inputs(attempt, &excluded, now, TORN).await?;
     }
     let missing = tx.drop_missing(attempt, round.state, &left_out, now).await?;
     Ok(CloseOutcome::Closed { round: after, missing })
 }
 
-/// Whether the groups that have a phase to go on with are enough; a round without groups has one.
+/// Whether enough groups can continue; a round without groups has one.
 fn can_go_on(round: &Round, phases: &[Option<Phase>], groups: &[GroupTally]) -> bool {
     let left = || phases.iter().zip(groups).filter(|(phase, _)| phase.is_some());
     let has_inputs = round.state != RoundState::Sharing;
@@ -236,23 +245,37 @@ fn can_go_on(round: &Round, phases: &[Option<Phase>], groups: &[GroupTally]) -> 
     is_enough(round, u32::try_from(left().count()).unwrap_or(u32::MAX), inputs.sum())
 }
 
-async fn close_one(tx: &mut Transaction<'_>, round: &Round, session: Session) -> Result<Phase, CloseError> {
+/// Closes the phase of one session. Returns the next phase, and the senders excluded because of incomplete batches.
+async fn close_one(
+    tx: &mut Transaction<'_>,
+    round: &Round,
+    session: Session,
+) -> Result<(Phase, Vec<ParticipantId>), CloseError> {
     let attempt = round.key;
+    let members = session.members().to_vec();
+    let mut excluded = Vec::new();
     let (phase, group) = session.into_parts();
     let group = group.as_deref();
-    Ok(match phase {
+    let phase = match phase {
         Phase::CollectShares(phase) => {
             Phase::CollectMasked(phase.close(admitted(tx, attempt, MessageKind::Shares, group).await?)?)
         }
         Phase::CollectMasked(phase) => {
-            Phase::CollectConsistency(phase.close(admitted(tx, attempt, MessageKind::Input, group).await?)?)
+            let inputs = admitted(tx, attempt, MessageKind::Input, group).await?;
+            let senders: Vec<_> =
+                inputs.iter().map(|input: &Admitted<MaskedInput>| input.message().body.sender).collect();
+            let phase = phase.close(inputs)?;
+            let without = senders.into_iter().filter(|sender| !phase.survivors().contains(*sender));
+            excluded.extend(without.filter_map(|sender| members.get(usize::from(sender).checked_sub(1)?)));
+            Phase::CollectConsistency(phase)
         }
         Phase::CollectConsistency(phase) => {
             Phase::CollectUnmasking(phase.close(admitted(tx, attempt, MessageKind::Consistency, group).await?)?)
         }
-        // What opens the sum is put together where the sum is, and never stored: see `release_sum`.
+        // The unmasking data is combined next to the sum, and never stored: see `release_sum`.
         phase @ (Phase::CollectUnmasking(_) | Phase::CollectKeys(_)) => phase,
-    })
+    };
+    Ok((phase, excluded))
 }
 
 /// Ends the round as FAILED, for a reason found by a step.
@@ -309,6 +332,23 @@ async fn failed(
     Ok(fail(tx, charger, task, round, reason, now).await?.map_or(CloseOutcome::Nothing, CloseOutcome::Failed))
 }
 
+/// Fails a round after its cohort refused, without a release or charge, and pauses the task.
+async fn starve(
+    tx: &mut Transaction<'_>,
+    charger: &Charger<'_>,
+    task: &TaskRow,
+    round: &Round,
+    why: String,
+    now: Timestamp,
+) -> Result<CloseOutcome, StepError> {
+    let is_paused = starved::pause(tx, round.key, &why, now).await?;
+    let mut outcome = failed(tx, charger, task, round, FailureReason::TooFewInputs, now).await?;
+    if let CloseOutcome::Failed(failed) = &mut outcome {
+        failed.paused = is_paused.then_some(why);
+    }
+    Ok(outcome)
+}
+
 async fn fail(
     tx: &mut Transaction<'_>,
     charger: &Charger<'_>,
@@ -322,23 +362,21 @@ async fn fail(
         return Ok(None);
     }
     ledger::charge_unpublished(tx, task, round, charger, now).await?;
-    // A participant has forgotten an update once it was sent, so a report of it that comes late must not draw it again.
+    // Participants forget an update once it was sent, so a late report of it must not draw it again.
     tx.end_reported_trainings(round.key).await?;
     tx.set_pending_assignments(round.key, AssignmentState::Released, now).await?;
     tx.delete_partial_sum(round.key).await?;
-    keep_unopened(tx, round).await?;
     forget(tx, round.key).await?;
-    let paused = pause_if_hopeless(tx, task, &after, reason, now).await?;
+    let paused = pause_if_hopeless(tx, task, &after, reason, now).await?.then(|| "too many failed attempts".to_owned());
     let is_spent = round.is_spent() || (round.may_have_inputs() && task.spec.keeps_updates_apart());
     if is_spent && round.key.round_key() == task.next_round() {
         tx.forfeit_rounds(task.id, 1).await?;
     }
-    let given_by = given_by(tx, charger.models(), &after).await?;
     let shortage = shortage(tx, task, Some(&after), now).await?;
-    Ok(Some(Failed { round: after, reason, paused, given_by, shortage }))
+    Ok(Some(Failed { round: after, reason, paused, shortage }))
 }
 
-/// Pauses the task with every `max_attempts`-th failed attempt; an operator who resumes it grants as many again.
+/// Pauses the task at every `max_attempts`-th failed attempt; resuming it grants as many again.
 async fn pause_if_hopeless(
     tx: &mut Transaction<'_>,
     task: &TaskRow,
@@ -386,13 +424,6 @@ fn announce(env: &Environment, before: &Round, outcome: CloseOutcome) {
         CloseOutcome::Failed(failed) => {
             let reason = failed.reason;
             tracing::warn!(%task, round = number, attempt, state = %before.state, %reason, "round failed");
-            if failed.given_by > 0 {
-                tracing::warn!(
-                    %task, round = number, attempt, participants = failed.given_by,
-                    "so many gave an update from this very model before and give no second one, unless it is proven that the \
-                     first is in no sum"
-                );
-            }
             if let Some(ShortageView { needed, enrolled, waiting }) = failed.shortage {
                 tracing::warn!(
                     %task, round = number, attempt, needed, enrolled, waiting,
@@ -407,8 +438,8 @@ fn announce(env: &Environment, before: &Round, outcome: CloseOutcome) {
             count_phase(env, before, &failed.round);
             env.traces.ended(before, "failed", failed.round.state_since);
             count_round("failed", reason.as_str());
-            if failed.paused {
-                tracing::warn!(%task, round = number, attempts = attempt, "task paused: too many failed attempts");
+            if let Some(why) = failed.paused {
+                tracing::warn!(%task, round = number, attempts = attempt, "task paused: {why}");
                 wake.publish(WakeEvent::Task(task));
             }
         }
@@ -416,7 +447,7 @@ fn announce(env: &Environment, before: &Round, outcome: CloseOutcome) {
     wake.publish(WakeEvent::Round(before.key.round_key()));
 }
 
-/// Records how long the phase that ended took.
+/// Records the duration of the ended phase.
 pub(super) fn count_phase(env: &Environment, before: &Round, after: &Round) {
     let during = During { began: before.state_since, ended: after.state_since };
     env.traces.step(before.key, before.state.as_str(), false, during);
@@ -424,7 +455,7 @@ pub(super) fn count_phase(env: &Environment, before: &Round, after: &Round) {
     metrics::histogram!("tributary_round_phase_seconds", "phase" => before.state.as_str()).record(seconds);
 }
 
-/// Counts a round that ended.
+/// Counts an ended round.
 pub(super) fn count_round(outcome: &'static str, reason: &'static str) {
     metrics::counter!("tributary_rounds_total", "outcome" => outcome, "reason" => reason).increment(1);
 }

@@ -1,10 +1,9 @@
-//! Removes what nothing needs any more: blobs without a row, check-ins, idempotency keys, nonces, sign-ins and reports of servers of
-//! models that have expired, keys of releases whose process died before it destroyed them.
+//! Removes unused data: blobs without a row; expired check-ins, idempotency keys, nonces, sign-ins and reports of model servers; release
+//! keys left by dead processes.
 //!
-//! Blobs come before their rows, so a young blob without a row is most likely about to get one: it is spared for a while.
-//! Blobs are shared by content (two participants may send the same bytes), so this is the only place that deletes them,
-//! only after looking at every row, and not if the same bytes were stored again meanwhile. One worker removes blobs at a
-//! time, and dooms them first: no transaction can name a blob that it removes.
+//! Blobs are stored before their rows, so a young blob without a row is spared for a while. Blobs are shared by content (two participants
+//! may send the same bytes). Only this module deletes them, after checking every row, unless the same bytes were stored again in the
+//! meantime. One worker removes blobs at a time, and dooms them first: transactions cannot reference a doomed blob.
 
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use futures_util::future::try_join_all;
 use store::StoreError;
 use uuid::Uuid;
 
-use super::lease::Lease;
+use super::engine::lease::Lease;
 use super::shred::{UnknownUses, collect_keys};
 use super::{Environment, StepError};
 
@@ -24,25 +23,24 @@ pub struct Collected {
     pub blobs: usize,
     pub check_ins: u32,
     pub idempotency_keys: u32,
-    /// Keys of releases.
+    /// Release keys.
     pub release_keys: usize,
 }
 
-/// Detects a wall clock that jumped forward. After a jump, a blob that this machine dated and whose row is about to be written
-/// seems old, and what is remembered of removed blobs is forgotten too early: garbage collection waits until the clock has kept
-/// pace for one interval.
+/// Detects a wall clock that jumped forward. After a jump, a blob dated by this machine whose row is about to be written seems old, and
+/// records of removed blobs expire too early. Garbage collection then waits until the clock has kept pace for one interval.
 pub(super) struct ClockPace {
     clock: Timestamp,
     elapsed: Duration,
 }
 
 impl ClockPace {
-    /// Begins to watch: `clock` is the time now.
+    /// Starts observing at time `clock`.
     pub(super) fn new(clock: Timestamp) -> Self {
         Self { clock, elapsed: Duration::ZERO }
     }
 
-    /// Whether the clock, now at `clock`, has gained more than `tolerance` on the time that has `elapsed` since the beginning.
+    /// Whether the clock, now at `clock`, has gained more than `tolerance` on the `elapsed` time since the start.
     pub(super) fn has_jumped_ahead(&mut self, clock: Timestamp, elapsed: Duration, tolerance: Duration) -> bool {
         let gained = clock.since(self.clock).saturating_sub(elapsed.saturating_sub(self.elapsed));
         *self = Self { clock, elapsed };
@@ -66,6 +64,7 @@ pub(super) async fn collect_garbage(
                 tx.forget_nonces(now).await?;
                 tx.forget_sign_ins(now).await?;
                 tx.forget_model_servers(now).await?;
+                tx.forget_model_uploads(now).await?;
                 Ok::<_, StoreError>((tx.expire_check_ins(now).await?, tx.expire_idempotent(now).await?))
             })
         })
@@ -88,20 +87,20 @@ pub(super) async fn collect_garbage(
     Ok(collected)
 }
 
-/// How long a blob that was removed is remembered: longer than anybody takes to store a blob and then name it.
+/// How long a removed blob is remembered: longer than the time between storing and referencing a blob.
 const COLLECTED_KEPT: Duration = Duration::from_secs(600);
-/// Blobs that are removed at once: a store may be far away.
+/// Maximum concurrent removals: the store may be remote.
 const REMOVED_AT_ONCE: usize = 8;
 
 fn ago(now: Timestamp, before: Duration) -> Timestamp {
     Timestamp(now.0.saturating_sub(i64::try_from(before.as_millis()).unwrap_or(i64::MAX)))
 }
 
-/// Dooms what no row names, removes it, and notes that it has: see [`store::entity::doomed`].
+/// Dooms unreferenced blobs, removes them, and records their removal: see [`store::entity::doomed`].
 async fn collect_blobs(env: &Environment, lease: &mut Lease) -> Result<usize, StepError> {
     lease.hold(env).await?;
     let mut old = env.blobs.list(env.config.garbage_grace).await?;
-    // After the list: a blob that was listed and has got a row since is seen to have one.
+    // Read after the list, so that a row written since then is seen.
     let (needed, abandoned) = env
         .store
         .read("referenced blobs", |tx| {
@@ -136,7 +135,7 @@ async fn collect_blobs(env: &Environment, lease: &mut Lease) -> Result<usize, St
     Ok(removed)
 }
 
-/// Removes these blobs, except those that were stored again.
+/// Removes these blobs, except those stored again.
 async fn remove(env: &Environment, blobs: &[Digest]) -> Result<usize, StepError> {
     let mut removed = 0;
     for together in blobs.chunks(REMOVED_AT_ONCE) {

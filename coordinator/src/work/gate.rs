@@ -7,9 +7,10 @@ use store::entity::round::RoundMetric;
 use store::entity::task::TaskRow;
 
 use super::{Environment, StepError};
-use crate::retention::{measured, measurements};
+use crate::maintenance::retention::{measured, measurements};
+use crate::privacy::rounding::Figures;
 
-/// The version to publish again instead of what the round made, if the task has a gate and the base did not pass it.
+/// The version to republish in place of the round's result, if the base failed the task's gate.
 pub(super) async fn restored(
     env: &Environment,
     row: &TaskRow,
@@ -25,6 +26,8 @@ pub(super) async fn restored(
         .await?;
     let GateVerdict::RollBack { to, fell } = gate::judge(gate, &past, present) else { return Ok(None) };
     let (task, number, version, metric) = (key.task, key.round, round.base_version, &gate.metric);
+    let measured_on = metrics.iter().find(|measured| measured.name == *metric).map_or(0, |measured| measured.count);
+    let fell = Figures::of(&row.spec).mean(fell, measured_on);
     let good = env
         .store
         .read("version to go back to", |tx| Box::pin(async move { tx.stored_version(key.task, to).await }))

@@ -1,6 +1,6 @@
-//! Asks waiting participants to train ahead of rounds, at most as many at a time as the task allows.
+//! Assigns asynchronous trainings to waiting participants, up to the task's limit.
 //!
-//! The task's selector draws them like a cohort; the version they start from is stored before they are notified.
+//! The task's selector draws them like a cohort; their base version is stored before they are notified.
 
 use federation::cohort::{self, History};
 use federation::id::ParticipantId;
@@ -10,11 +10,11 @@ use rand::SeedableRng as _;
 use rand_chacha::ChaCha20Rng;
 use store::{Transaction, WakeEvent};
 
-use super::lease::Lease;
-use super::situation::Situation;
-use super::waiting::{free_places, waiting};
+use super::engine::lease::Lease;
+use super::engine::situation::Situation;
+use super::selection::waiting::{free_places, waiting};
 use super::{Environment, StepError};
-use crate::ahead::{TrainingStates, filled_next, last_opened};
+use crate::rounds::ahead::{TrainingStates, filled_next, last_opened};
 
 /// Fills the free slots.
 pub(super) async fn grant(env: &Environment, lease: &mut Lease, situation: &Situation) -> Result<(), StepError> {
@@ -67,7 +67,7 @@ async fn insert(
     Ok(chosen)
 }
 
-/// Differs by time, equal in every process.
+/// Varies with time, and is the same in every process.
 fn draw_seed(seed: u64, now: Timestamp) -> [u8; 32] {
     let mut key = *b"----------------tributary grants";
     key[..8].copy_from_slice(&seed.to_le_bytes());

@@ -1,8 +1,8 @@
-//! Gives events their positions in the audit log, and chains and signs them.
+//! Assigns positions in the audit log to events, and chains and signs them.
 //!
-//! Events are written without a position by the transactions that they tell of, which so wait for nobody. One worker at a time
-//! places whatever has been committed, in the order of writing as far as it is seen: an event that is committed later comes later,
-//! and no gap is waited for.
+//! Events are written without a position in the transactions of their changes, which need not wait for each other. One worker at a time
+//! numbers the committed events, in writing order as far as visible: an event committed later gets a later position, without waiting for
+//! gaps.
 
 use std::time::Duration;
 
@@ -15,40 +15,40 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 use wire::audit::ChainEnd;
 
-use super::lease::Lease;
+use super::engine::lease::Lease;
 use super::{Environment, StepError};
-use crate::audit;
+use crate::records::audit;
 
-/// Most events that one transaction places.
+/// Maximum number of events numbered in one transaction.
 const BATCH: u32 = 500;
-/// Shortest time between two batches: what happens meanwhile is placed together.
+/// Minimum interval between two batches, which collects events.
 const REST: Duration = Duration::from_millis(20);
-/// The end of a growing log is signed so often.
+/// Interval between signatures of a growing log's end.
 const SIGNED_EVERY: Duration = Duration::from_secs(1);
-/// Where the worker that has the lease dies, others take over after so long: a batch takes milliseconds, and a worker that was
-/// slower finds in its transaction that another has taken over.
+/// Validity of the lease after its holder dies. A batch takes milliseconds; a slower worker detects in its transaction that another has
+/// taken over.
 const LEASE_MAX: Duration = Duration::from_secs(1);
 /// Pause after a failure.
 const BACK_OFF: Duration = Duration::from_secs(1);
 
-/// The worker's side of the log.
+/// The log's numbering worker.
 pub(super) struct EventLog {
     env: Environment,
     lease: Lease,
     /// When this worker last signed the end.
     signed: Option<Instant>,
-    /// Whether that covers every entry, as far as is known.
+    /// Whether the signature covers every known entry.
     is_covered: bool,
     has_failed: bool,
 }
 
-/// What one transaction did.
+/// The result of one transaction.
 struct Batch {
     numbered: usize,
     /// When the oldest of them happened.
     oldest: Option<Timestamp>,
     is_signed: bool,
-    /// Whether the end of the log has its signature.
+    /// Whether the end of the log is signed.
     is_covered: bool,
     at: Timestamp,
 }
@@ -59,7 +59,7 @@ impl EventLog {
         Self { env, lease, signed: None, is_covered: false, has_failed: false }
     }
 
-    /// Places events as they come, until `shutdown`; then gives the lease up.
+    /// Numbers events as they come, until `shutdown`; then gives the lease up.
     pub(super) async fn run(mut self, shutdown: CancellationToken) {
         metrics::describe_counter!(
             "tributary_events_numbered_total",
@@ -69,7 +69,7 @@ impl EventLog {
         let mut wakes = self.env.store.wake().subscribe();
         let mut rested = Instant::now();
         while !shutdown.is_cancelled() {
-            // Whoever does not have the lease leaves it alone for a while: its holder has heard of the same events.
+            // A worker without the lease pauses: the holder gets the same wake-ups.
             let (wait, listens) = match self.place().await {
                 Ok(wait) => (wait, true),
                 Err(StepError::LeaseLost(_)) => {
@@ -94,7 +94,7 @@ impl EventLog {
         }
     }
 
-    /// Places and signs everything that is there; says how many there were, and gives the lease up.
+    /// Numbers and signs all events; returns their number, and releases the lease.
     pub(super) async fn place_all(&mut self) -> Result<usize, StepError> {
         let mut placed = 0;
         while self.has_unnumbered().await? {
@@ -104,11 +104,11 @@ impl EventLog {
         Ok(placed)
     }
 
-    /// Places what is there; says when to look again, if nothing is heard before.
+    /// Numbers the events; returns when to check again without a wake-up.
     async fn place(&mut self) -> Result<Duration, StepError> {
         let poll = self.env.config.poll_interval;
         if self.has_unnumbered().await? {
-            // What is recorded after a batch that is not full was read is heard of, and rests like the first of it.
+            // An event recorded after an incomplete batch causes a wake-up, with the usual rest.
             while self.batch(self.until_due().is_zero()).await? >= BATCH as usize {}
         }
         if self.is_covered {
@@ -121,7 +121,7 @@ impl EventLog {
         Ok(if left.is_zero() { poll } else { left.min(poll) })
     }
 
-    /// How long until the end of the log may be signed again.
+    /// Time until the log's end may be signed again.
     fn until_due(&self) -> Duration {
         self.signed.map_or(Duration::ZERO, |signed| SIGNED_EVERY.saturating_sub(signed.elapsed()))
     }
@@ -132,7 +132,7 @@ impl EventLog {
         Ok(!first.await?.is_empty())
     }
 
-    /// Places one batch, and signs the end of the log if asked to.
+    /// Numbers one batch, and signs the end of the log on request.
     async fn batch(&mut self, signs: bool) -> Result<usize, StepError> {
         let (env, lease) = (&self.env, &self.lease);
         let done = env.store.transact("number events", |tx| {

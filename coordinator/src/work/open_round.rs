@@ -1,7 +1,7 @@
 //! Opens the next attempt at a task's next round.
 //!
-//! Its limits, and the model version it starts from, are fixed here and kept in its row. Under privacy so is who may be in it,
-//! and a round that would cost more than is left of the budget does not open.
+//! Fixes its limits and base model version, and stores them in its row. A private round also fixes its possible members, and does not open
+//! if its cost exceeds the remaining budget.
 
 use federation::id::{Attempt, ParticipantId};
 use federation::round::{Round, RoundLimits, RoundState};
@@ -12,16 +12,17 @@ use store::entity::task::TaskRow;
 use store::{Transaction, WakeEvent};
 use task_spec::OnBudgetEnd;
 
-use super::keep_ledger::keep_ledger;
-use super::lease::Lease;
-use super::sample::{population, sample};
+use super::engine::lease::Lease;
+use super::engine::situation::Situation;
+use super::keep_ledger::{self, keep_ledger};
+use super::selection::sample::{population, sample};
+use super::selection::starved;
 use super::shred::destroy_keys_of_an_end;
-use super::situation::Situation;
 use super::{Environment, StepError};
-use crate::ahead::TrainingStates;
-use crate::damage;
-use crate::ledger::{self, Charger, LedgerFault};
-use crate::release_keys::of_the_task;
+use crate::maintenance::damage;
+use crate::privacy::ledger::{self, Charger, LedgerFault};
+use crate::privacy::release_keys::of_the_task;
+use crate::rounds::ahead::TrainingStates;
 use recipe::TaskModel;
 use recipe::server::PrivateTask;
 
@@ -29,13 +30,13 @@ use recipe::server::PrivateTask;
 enum OpenOutcome {
     /// The facts have changed since they were read.
     Nothing,
-    /// The round, and those who hold updates that it may aggregate, where they are trained ahead.
+    /// The round, and with training ahead the holders of usable updates.
     Opened(Round, Option<Vec<ParticipantId>>),
-    /// Another round would cost more than is left of the privacy budget, or its ledger cannot be trusted.
+    /// The round would exceed the privacy budget, its ledger cannot be trusted, or participants refuse.
     Stopped(TaskStatus, String),
 }
 
-/// Opens it, unless facts have changed since `situation` was read, or the privacy budget has no room for it.
+/// Opens the round, unless facts have changed since `situation` was read, or the privacy budget is insufficient.
 pub(super) async fn open_round(
     env: &Environment,
     lease: &mut Lease,
@@ -47,11 +48,13 @@ pub(super) async fn open_round(
     }
     let seed = env.random.bytes();
     if let Some(private) = &model.private {
-        // What failed rounds were charged. A ledger that is not to be trusted stops the task below.
+        // Stores the charges of failed rounds. An untrusted ledger stops the task below.
         match keep_ledger(env, &situation.task, private).await {
             Err(LedgerFault::Store(error)) => return Err(error.into()),
             Ok(_) | Err(LedgerFault::Ledger(_) | LedgerFault::End(_)) => {}
         }
+    } else if is_stripped(env, &situation.task).await? {
+        return Ok(());
     }
     env.fail_point.reached("open_round: before the row")?;
     let charger = &Charger::of_task(&env.models, &env.sealer, &situation.task).await?;
@@ -78,10 +81,11 @@ pub(super) async fn open_round(
             );
             env.store.wake().publish(WakeEvent::Round(round.key.round_key()));
             if let Some(holders) = holders {
-                // They are invited to make keys for it, or told that their update is too old.
+                // They are invited to make keys for it, or notified that their update is too old.
                 env.store.wake().publish(WakeEvent::Assigned(holders.into()));
-            } else if round.limits.secure.is_some() {
-                // Waiting participants are invited to make keys for it.
+            }
+            if round.limits.secure.is_some() {
+                // Waiting participants are invited to make keys for it. Holders of an update may not have been stored as such yet.
                 env.store.wake().publish(WakeEvent::Opened(round.key.task));
             }
         }
@@ -96,8 +100,16 @@ pub(super) async fn open_round(
     Ok(())
 }
 
-/// Whether the model version that the round would start from is there and undamaged. If it is not, the task has been paused:
-/// its rounds would fail one after the other, since no participant accepts other bytes.
+/// Whether a task created as private is no longer private in its row. If so, it has been paused.
+async fn is_stripped(env: &Environment, task: &TaskRow) -> Result<bool, StepError> {
+    let why = ledger::why_untrusted(&env.store, &env.sealer, task, None).await?;
+    let Some(why) = why else { return Ok(false) };
+    keep_ledger::pause(env, task, &why).await?;
+    Ok(true)
+}
+
+/// Whether the round's base model version exists undamaged. Otherwise the task has been paused: every round would fail, since participants
+/// accept no other bytes.
 async fn base_is_whole(env: &Environment, situation: &Situation, now: Timestamp) -> Result<bool, StepError> {
     let (task, number) = (situation.task.id, situation.task.model_version);
     let version =
@@ -141,8 +153,12 @@ async fn insert(
             }
             return Ok(OpenOutcome::Stopped(status, why));
         }
+        if let Some(why) = starved::too_few_left(tx, &task, private).await? {
+            starved::pause(tx, attempt, &why, now).await?;
+            return Ok(OpenOutcome::Stopped(TaskStatus::Paused, why));
+        }
         limits = private.limits(limits);
-        // Where the figures rest on the draw it comes last, when nothing is left to depend on it.
+        // If the privacy figures depend on the draw, it comes last, so that nothing can depend on it.
         if task.spec.sampling_amplifies() {
             limits.sampled = Some(u32::try_from(population(tx, &task).await?.len()).unwrap_or(u32::MAX));
         } else {
@@ -171,8 +187,8 @@ async fn insert(
     Ok(OpenOutcome::Opened(round, holders))
 }
 
-/// Whether no round may open: its planned cost exceeds the budget, or its noise cannot be drawn. Returns the task's
-/// new status and the reason.
+/// Whether no round may open: its planned cost exceeds the budget, or its noise cannot be drawn. Returns the task's new status and the
+/// reason.
 async fn out_of_budget(
     tx: &mut Transaction<'_>,
     task: &TaskRow,
@@ -187,7 +203,7 @@ async fn out_of_budget(
             return Ok(Some((TaskStatus::Paused, untrusted.to_string())));
         }
     };
-    // No round opens for a sum that cannot be noised as the task says; no other sampler replaces that one.
+    // Rounds require the task's own sampler, without substitutes.
     if let Err(error) = private.opendp() {
         return Ok(Some((TaskStatus::Paused, format!("privacy.sampler {error}"))));
     }

@@ -1,5 +1,5 @@
-//! Publishes the task's next model version from a released sum: a pure function of stored blobs (the sum, the base
-//! model, the server optimizer's state), read and written slice by slice, then one transaction.
+//! Publishes the task's next model version from a released sum: a pure function of stored blobs (the sum, the base model, the server
+//! optimizer's state), processed slice by slice, then one transaction.
 
 use federation::id::{Attempt, Digest};
 use federation::model_version::ModelVersion;
@@ -14,30 +14,30 @@ use store::entity::task::TaskRow;
 use store::{StoreError, Transaction, WakeEvent};
 
 use super::close_phase::{count_phase, count_round, fail_round};
+use super::engine::lease::Lease;
+use super::engine::situation::Situation;
 use super::gate::restored;
 use super::keep_ledger;
-use super::lease::Lease;
 use super::shred::{before_publishing, destroy_keys_of_an_end};
-use super::situation::Situation;
-use super::streams::{Held, NewBlob, making, open_verified};
-use super::sums::Slices;
+use super::summing::streams::{Held, NewBlob, making, open_verified};
+use super::summing::sums::Slices;
 use super::traced::trace_sum;
 use super::{Environment, StepError};
-use crate::ahead::outdated;
-use crate::ledger::forget_correlated_noise;
-use crate::provenance::{self, Signer};
-use crate::release_keys::of_the_task;
-use crate::retention::retire;
+use crate::maintenance::retention::retire;
+use crate::privacy::ledger::forget_correlated_noise;
+use crate::privacy::release_keys::of_the_task;
+use crate::records::provenance::{self, Signer};
+use crate::rounds::ahead::outdated;
 
-/// Reasons a sum yields no model version.
+/// Reasons why a sum yields no model version.
 enum PublishError {
     /// The attempt has no released sum.
     NotReleased,
-    /// Honest participants cannot have made this sum.
+    /// Honest participants cannot produce this sum.
     ImplausibleSum(String),
     /// The released sum is permanently unreadable.
     Lost(StepError),
-    /// The step failed before that.
+    /// The step failed earlier.
     Step(StepError),
 }
 
@@ -69,10 +69,10 @@ pub(super) async fn publish_version(
             Box::pin(async move {
                 let confirmed = holder.confirm(tx, &*env.clock).await;
                 #[cfg(feature = "deliberate-faults")]
-                if confirmed.is_err() && super::spoil::publishes_twice() {
+                if confirmed.is_err() && super::releases::spoil::publishes_twice() {
                     let now = env.clock.now();
                     let token = holder.take_anew(tx, now).await?;
-                    let published = super::spoil::publish_again(tx, signer, round, version, now).await?;
+                    let published = super::releases::spoil::publish_again(tx, signer, round, version, now).await?;
                     holder.give_up(tx, token).await?;
                     return Ok((published, Vec::new()));
                 }
@@ -99,7 +99,7 @@ pub(super) async fn publish_version(
     Ok(())
 }
 
-/// Makes the version, and stores its bytes and what must outlive it; returns its row and the round's metrics.
+/// Computes the version, and stores its bytes and lasting data; returns its row and the round's metrics.
 async fn store_version(
     env: &Environment,
     model: &TaskModel,
@@ -143,14 +143,14 @@ async fn store_version(
     Ok((version, metrics))
 }
 
-/// A version that was made and is not stored.
+/// A computed but unstored version.
 struct Made {
     next: NextVersion,
     version: NewBlob,
     optimizer_state: Option<NewBlob>,
 }
 
-/// Reads the released sum and the base model and takes the server's step.
+/// Reads the released sum and the base model, and takes the server's step.
 async fn make(env: &Environment, model: &TaskModel, round: &Round) -> Result<Made, PublishError> {
     let (attempt, base_version) = (round.key, round.base_version);
     let (sum, base) = env
@@ -176,7 +176,7 @@ async fn make(env: &Environment, model: &TaskModel, round: &Round) -> Result<Mad
         Some(blob) => Some(open_verified(&env.blobs, blob, slices).await?),
         None => None,
     };
-    // The first version may have been published again, or one whose optimizer state is not kept: the optimizer starts anew.
+    // After a restored first version, or one without a kept optimizer state, the optimizer starts anew.
     let starts_anew = base.optimizer_state.is_none() && base.restored_from().is_some();
     let version = if starts_anew { 0 } else { base_version };
     let about = usize::try_from(base.bytes).unwrap_or_default();
@@ -220,8 +220,8 @@ async fn give_up(
     }
 }
 
-/// Stores the model version, the round's result and end, and the task's progress in one transaction. Returns the
-/// task's status; `None` if the attempt has already ended.
+/// Stores the model version, the round's result and end, and the task's progress in one transaction. Returns the task's status; `None` if
+/// the attempt has already ended.
 async fn complete(
     tx: &mut Transaction<'_>,
     signer: Signer<'_>,
@@ -269,7 +269,7 @@ fn announce(env: &Environment, round: &Round, version: &ModelVersion, status: Ta
         tracing::info!(%task, rounds = number, "task completed");
         wake.publish(WakeEvent::Task(task));
     } else {
-        // Waiting participants are not woken: the next round notifies those it draws.
+        // Waiting participants are not woken: the next round notifies its drawn ones.
         wake.publish(WakeEvent::Work);
     }
 }

@@ -1,8 +1,8 @@
-//! Destroys what opens a sum or removes its noise: keys of releases, and the log that may contain deleted rows.
+//! Destroys data that can unmask a sum or remove its noise: release keys, and the log that may contain deleted rows.
 //!
-//! Rows are forgotten in the transaction that ends their use; keys are outside the database and go after it. Whoever dies in between leaves
-//! keys that the next step of the same round destroys, and the collection of garbage else. That spares keys which this database does
-//! not know yet: they may be those of another one, of which this is a copy.
+//! Rows are deleted in the transaction that ends their use; keys are outside the database and are destroyed afterwards. After a crash in
+//! between, the next step of the same round or garbage collection destroys the keys. Garbage collection spares keys unknown to this
+//! database: they may belong to another database, of which this is a copy.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,34 +11,33 @@ use std::time::Duration;
 use federation::id::Attempt;
 use federation::round::RoundState;
 use federation::time::Timestamp;
+use listener::Guarded;
 use store::{StoreError, Transaction};
 
-use super::sums::blocking;
+use super::summing::sums::blocking;
 use super::{Environment, StepError};
-use crate::guarded::Guarded;
 use recipe::server::PrivateTask;
 
-/// How long keys are spared of whose use the database knows nothing: somebody has to notice what a copy of it would destroy.
+/// How long unknown keys are kept, so that an operator notices a restored copy.
 const UNKNOWN_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What a database says about the keys of an attempt, or of a whole task.
+/// The state of a use's keys according to the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
-    /// There may be rows that are sealed with them.
+    /// Rows may be sealed with them.
     Present,
-    /// No rows that are sealed with them will be opened any more.
+    /// Their sealed rows are obsolete.
     Over,
-    /// Nothing can have been sealed with them for this database: it has no such attempt, or one that is not so far.
+    /// This database can have no rows sealed with them: the attempt is missing, or at an earlier stage.
     Unknown,
 }
 
-/// The uses of keys that this process does not know from its database, each with the time when it was first found.
+/// The uses of keys unknown to the database, with the time of their first detection.
 #[derive(Default)]
 pub(super) struct UnknownUses(Guarded<BTreeMap<Attempt, Timestamp>>);
 
 impl UnknownUses {
-    /// Remembers what is unknown at `now`, and nothing else. Returns what has been so for [`UNKNOWN_KEPT`], and how many are
-    /// news.
+    /// Replaces the set of unknown uses as of `now`. Returns those unknown for [`UNKNOWN_KEPT`], and the number of new ones.
     fn note(&self, unknown: &BTreeSet<Attempt>, now: Timestamp) -> (Vec<Attempt>, usize) {
         self.0.with(|found| {
             found.retain(|of, _| unknown.contains(of));
@@ -52,20 +51,20 @@ impl UnknownUses {
     }
 }
 
-/// Destroys the keys of an attempt that is released, or over.
+/// Destroys the keys of a released or finished attempt.
 pub(super) async fn destroy_keys(env: &Environment, of: Attempt) -> Result<usize, StepError> {
     let sealer = Arc::clone(&env.sealer);
     blocking(move || Ok(sealer.destroy_keys(of)?)).await
 }
 
-/// The same where the step is done already: what remains is garbage, and is collected as such.
+/// The same after a completed step: on failure, garbage collection removes the keys.
 pub(super) async fn destroy_keys_of_an_end(env: &Environment, of: Attempt) {
     if let Err(error) = destroy_keys(env, of).await {
         tracing::warn!(round = %of.round_key(), attempt = of.attempt, %error, "keys of a release are left until garbage is collected");
     }
 }
 
-/// Before a version is published: nothing that opens its sum, or takes the coordinator's noise off, is left to be found.
+/// Before publication of a version: destroys all data that can unmask its sum or remove the coordinator's noise.
 pub(super) async fn before_publishing(
     env: &Environment,
     of: Attempt,
@@ -80,8 +79,7 @@ pub(super) async fn before_publishing(
     Ok(())
 }
 
-/// Destroys keys that nothing needs, such as those of a process that died; says how many. Looks again whether what is destroyed
-/// there is gone.
+/// Destroys unused keys, such as those of a dead process; returns their number. Checks again that the store really deletes.
 pub(super) async fn collect_keys(env: &Environment, unknown: &UnknownUses) -> Result<usize, StepError> {
     let sealer = Arc::clone(&env.sealer);
     let uses = blocking(move || Ok::<_, StepError>(sealer.uses()?)).await?;
@@ -119,7 +117,7 @@ pub(super) async fn collect_keys(env: &Environment, unknown: &UnknownUses) -> Re
     Ok(destroyed)
 }
 
-/// A key may come before the rows that are sealed with it, so it is in use for as long as there may be such rows.
+/// The state of a use. A key may precede its sealed rows, so it is in use while such rows may appear.
 async fn use_of(tx: &mut Transaction<'_>, attempt: Attempt) -> Result<Use, StoreError> {
     if attempt.round == 0 {
         return Ok(match tx.task(attempt.task).await? {

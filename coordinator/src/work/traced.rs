@@ -1,4 +1,4 @@
-//! What a step on the sum of a round is in the traces of the updates in it.
+//! Traces of steps on a round's sum, within the traces of its updates.
 
 use federation::id::Attempt;
 use federation::round::AssignmentState;
@@ -7,7 +7,7 @@ use federation::time::Timestamp;
 use super::Environment;
 use crate::observe::{COHORT_MAX, During};
 
-/// Tells that something was done with the sum, from `began` until now. Nothing depends on it: what cannot be read is not told.
+/// Records work on the sum, from `began` until now. Best effort: unreadable data is omitted.
 pub(super) async fn trace_sum(env: &Environment, attempt: Attempt, name: &'static str, began: Timestamp) {
     let whose = env.traces.followed_of(attempt);
     if whose.as_ref().is_some_and(Vec::is_empty) {

@@ -1,4 +1,4 @@
-//! Blob stores that are away, and disks that are full: nothing is lost, and work goes on when they are back.
+//! Unavailable blob stores and full disks: data survives, and work resumes afterwards.
 
 use coordinator::work::StepError;
 use federation::round::{FailureReason, RoundState};
@@ -24,7 +24,7 @@ async fn while_the_blob_store_is_away_the_round_waits_and_then_goes_on() {
         assert_eq!(world.round(1).await.round.state, RoundState::Aggregating);
     }
     world.blobs.set(Fault::None);
-    // Another engine need not wait: an error gives the lease up.
+    // Another engine need not wait: an error gives up the lease.
     world.engine(3).step_all().await.unwrap();
     assert_eq!(world.round(1).await.round.state, RoundState::Completed);
 }

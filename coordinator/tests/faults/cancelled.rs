@@ -1,4 +1,4 @@
-//! Operators who cancel a task while a worker is in the middle of a step: nothing is published any more.
+//! Cancelling a task during a worker's step prevents its publication.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,4 @@
-//! Clocks that jump: a round is early or late, never stuck.
+//! Clock jumps: a round is early or late, but always ends.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Workers that die between any two writes: whoever comes next finishes with the same bytes.
+//! Workers dying between any two writes: the next worker finishes with the same bytes.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ async fn run(world: &World, mut engine: Engine) -> (Vec<Digest>, usize) {
 async fn world() -> World {
     World::with(5, |spec| {
         spec.rounds.count = 2;
-        // The second step goes on from what the first one left.
+        // The second step continues from the first one's state.
         let (learning_rate, beta1, beta2, tau) = (0.1, 0.9, 0.99, 1e-3);
         spec.aggregation.optimizer = ServerOptimizer::FedAdam { learning_rate, beta1, beta2, tau };
     })
@@ -87,7 +87,7 @@ async fn a_worker_that_dies_after_every_few_points_still_comes_to_the_same_end()
         let world = world().await;
         let mut deaths = 0;
         for pass in 0..500 {
-            // Every life gets at least one step further than what it repeats.
+            // Every life gets at least one step beyond the repeated ones.
             let engine = world.engine_with(pass, DieAt::nth(3 + lifetime));
             match engine.step_all().await {
                 Err(StepError::Stopped(_)) => deaths += 1,

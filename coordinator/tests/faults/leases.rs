@@ -1,4 +1,4 @@
-//! Two engines on one store, and leases that are lost in the middle of a step.
+//! Two engines on one store, and leases lost during a step.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -61,13 +61,13 @@ async fn a_task_that_somebody_else_holds_is_left_alone_until_the_lease_expires()
     assert_eq!(engine.step_all().await.unwrap(), 0);
     world.clock.advance(LEASE_TTL - Duration::from_millis(1));
     assert_eq!(engine.step_all().await.unwrap(), 0);
-    // Other tests of this process may be refused some, too.
+    // Concurrent tests of this process may be refused leases, too.
     assert!(counted(&metrics.render(), "refused") >= refused + 2);
     world.clock.advance(Duration::from_millis(1));
     assert_eq!(engine.step_all().await.unwrap(), 1);
 }
 
-/// At one point of a step, time passes and another engine does everything there is to do.
+/// At one point of a step, time passes and another engine does all possible work.
 struct Overtaken {
     point: &'static str,
     world: Arc<World>,
@@ -105,7 +105,7 @@ async fn a_worker_that_was_overtaken_in_the_middle_of_a_step_writes_nothing() {
             Arc::new(Overtaken { point, world: Arc::clone(&world), other: world.engine(2), done: Mutex::new(false) });
         let engine = world.engine_with(1, Arc::clone(&overtaken) as _);
         while world.task_row().await.rounds_completed == 0 {
-            // Being overtaken is no error of a step that found nothing left to write.
+            // An overtaken step may find all work done.
             match engine.step_all().await {
                 Ok(_) | Err(StepError::LeaseLost(_)) => {}
                 Err(error) => panic!("{point}: {error}"),
@@ -120,7 +120,7 @@ async fn a_worker_that_was_overtaken_in_the_middle_of_a_step_writes_nothing() {
     }
 }
 
-/// At one point of a step, the lease expires; somebody else takes it, does nothing and gives it back.
+/// At one point of a step, the lease expires; another process takes it and releases it without working.
 struct Fenced {
     point: &'static str,
     world: Arc<World>,
@@ -163,7 +163,7 @@ async fn a_worker_that_lost_its_lease_writes_nothing_even_if_it_is_free_again() 
             worker.step_all().await.unwrap();
         }
         assert_eq!(*fenced.times.lock().unwrap(), 3, "{point}");
-        // Other tests of this process may lose some, too.
+        // Concurrent tests of this process may lose leases, too.
         assert!(counted(&metrics.render(), "lost") >= lost_before + 3, "{point}");
         assert_eq!(world.versions().await.len(), 1, "{point}");
         assert!(awaited == 0 || world.folded().await == before, "{point}");
@@ -179,7 +179,7 @@ async fn a_lease_lost_mid_step_leaves_the_step_to_its_new_holder() {
     let engine = world.engine(1);
     world.start_round(&engine).await;
     world.report_all().await;
-    // The holder dies with the lease; somebody takes it as soon as it has expired, and does nothing yet.
+    // The holder dies with the lease; another process takes it after its expiry, and waits.
     let mut n = 0;
     while world.round(1).await.round.state != RoundState::Aggregating {
         let _ = world.engine_with(2, DieAt::nth(n)).step_all().await;

@@ -1,4 +1,4 @@
-//! Participations in a banded matrix stay apart, whatever fails in between.
+//! Participations in a banded matrix keep their distance after any failure.
 
 use federation::round::{FailureReason, RoundState};
 use serde_json::json;
@@ -8,7 +8,7 @@ use super::released::run_drawn;
 use crate::support::private::{assert_variance, charged_variance, in_the_clear};
 use crate::support::secure::{LEASE, World};
 
-/// Nine participants, each in two rounds that are three apart.
+/// Nine participants, each in two rounds with a distance of three.
 async fn world() -> World {
     World::on_disk(9, |spec| {
         in_the_clear(spec, "banded_matrix");
@@ -21,14 +21,14 @@ async fn world() -> World {
     .await
 }
 
-/// Whoever was drawn for a round.
+/// The participants drawn for a round.
 async fn cohort(world: &World, number: u32) -> Vec<usize> {
     let drawn = world.assignments(number).await;
     (0..world.members.len()).filter(|at| drawn.contains_key(&world.members[*at].id)).collect()
 }
 
-/// Whoever sent an update to an attempt that fails has taken part in its round: nobody is asked for another one in the same
-/// round, nor sooner after it than after a round that did not fail.
+/// A participant that sent an update to a failed attempt has taken part in its round: it sends no other update in this round, and keeps the
+/// same distance as after a completed round.
 #[tokio::test]
 async fn a_failed_round_that_updates_were_sent_to_is_not_tried_again() {
     for is_opened in [true, false] {
@@ -46,7 +46,7 @@ async fn a_failed_round_that_updates_were_sent_to_is_not_tried_again() {
             world.members[at].report(&world.t, &model).await;
         }
         let reason = if is_opened {
-            // An input is lost, once it has been accepted.
+            // An accepted input is lost.
             let words = &world.members[failed[0]].words;
             let digest = crate::support::sha256(&secure_agg::packing::pack(words, world.model.modulus)).to_string();
             let path = blobs(&world).into_iter().find(|path| path.contains(&digest));

@@ -1,4 +1,4 @@
-//! A cursor is a place in its list, and in no other. A task with a ledger has every list.
+//! A cursor is only valid in its own list. A task with a ledger has every list.
 
 use axum::body::Body;
 use http::Request;

@@ -1,4 +1,4 @@
-//! What is gone once a sum has been released: what would take its noise off, the sum without it, and who was drawn.
+//! Data deleted after the release of a sum: data that could remove its noise, the exact sum, and the drawn participants.
 
 use std::sync::{Arc, Mutex};
 
@@ -33,12 +33,12 @@ fn contains(haystack: &[u8], needle: &[u8]) -> bool {
     haystack.windows(needle.len()).any(|window| window == needle)
 }
 
-/// Which file holds these bytes: the log of the latest writes counts like every other.
+/// The file containing these bytes, including the write-ahead log.
 fn lies_somewhere(world: &World, bytes: &[u8]) -> Option<std::path::PathBuf> {
     world.files().into_iter().find(|(_, file)| contains(file, bytes)).map(|(path, _)| path)
 }
 
-/// Lets a worker die there, and its lease expire.
+/// Lets a worker die at this point, and its lease expire.
 async fn die_at(world: &World, point: &'static str) {
     let died = world.engine(DieAt::named(point), 1).step_all().await;
     assert!(matches!(died, Err(StepError::Stopped(_))), "{point}: {died:?}");
@@ -49,13 +49,13 @@ async fn die_after_the_seed(world: &World) {
     die_at(world, "release_sum: after the seed").await;
 }
 
-/// The files of keys of releases.
+/// The files of release keys.
 fn keys(world: &World) -> Vec<(std::path::PathBuf, Vec<u8>)> {
     let is_key = |path: &std::path::Path| path.parent().is_some_and(|folder| folder.ends_with("seal.releases"));
     world.files().into_iter().filter(|(path, _)| is_key(path)).collect()
 }
 
-/// A world whose only round has everything that opens its sum.
+/// A world whose only round is ready for its release.
 async fn up_to_its_release() -> World {
     let mut world = World::on_disk(4, |spec| {
         mechanism(spec, "central_gaussian");
@@ -72,7 +72,7 @@ async fn up_to_its_release() -> World {
 #[tokio::test]
 async fn neither_seed_nor_exact_sum_is_left_of_a_release() {
     let mut world = up_to_its_release().await;
-    // Dies when the seed is stored and nothing else.
+    // Dies after storing only the seed.
     die_after_the_seed(&world).await;
     let sealed = secret(&world, 1, 1, SEED).await.expect("the seed is kept until the sum is");
     assert!(sealed.len() > 32 + 12 && sealed.starts_with(OF_A_RELEASE), "sealed");
@@ -133,7 +133,7 @@ async fn keys_go_before_a_version_comes_whatever_dies_in_between() {
     die_at(&world, "publish_version: after the keys").await;
     assert_eq!(keys(&world), []);
     die_at(&world, "publish_version: after the log").await;
-    // What the worker did since it emptied the log is nothing.
+    // The worker's last write was before it emptied the log.
     assert_eq!(lies_somewhere(&world, OF_A_RELEASE), None);
     assert_eq!(world.digests().await.len(), 1, "nothing is published before");
     world.t.work().await;
@@ -188,7 +188,7 @@ async fn keys_that_nothing_needs_are_garbage() {
     assert_eq!(world.digests().await.len(), 1);
 }
 
-/// Nine participants, three of them in each of three rounds, with noise that is correlated over rounds.
+/// Nine participants, three of them in each of three rounds, with noise correlated over rounds.
 async fn correlated(name: &str) -> World {
     World::on_disk(9, |spec| {
         in_the_clear(spec, name);
@@ -281,7 +281,7 @@ async fn an_attempt_that_ends_leaves_no_seed_and_no_draw() {
     assert_eq!(world.rows().await.len(), 1);
 }
 
-/// At the moment when a worker would store its seed, another one whose lease it lost to comes and does everything.
+/// When a worker is about to store its seed, another one takes over its lease and does all the work.
 struct Overtaken(Mutex<Option<Engine>>, Arc<MockClock>);
 
 impl std::fmt::Debug for Overtaken {

@@ -40,8 +40,8 @@ async fn an_older_database_is_noticed_by_what_the_bucket_holds() {
     assert_eq!(world.privacy().await.status, 409);
 }
 
-/// Unlike in a folder there never was a version of the program that kept none here: a bucket that was emptied, or another one, is
-/// not taken for the beginning.
+/// Unlike for folders, every version of the program stored ends in the bucket: an emptied or different bucket must not pass for a fresh
+/// start.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_ledger_whose_end_is_gone_or_was_edited_is_not_trusted() {
     let server = S3Server::start();

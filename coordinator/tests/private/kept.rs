@@ -1,10 +1,9 @@
-//! The ledger: one row for each release, before its version, whatever dies; and nobody changes it unseen.
+//! The ledger: one row for each release, before its version, after any crash; changes are detected.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use coordinator::work::{NoFailPoint, StepError};
-use federation::id::{RoundKey, TaskId};
+use federation::id::RoundKey;
 use federation::round::{FailureReason, RoundState};
 use serde_json::{Value, json};
 use wire::problem::ProblemType;
@@ -12,10 +11,10 @@ use wire::problem::ProblemType;
 use super::released::run_drawn;
 use crate::support::die_at::DieAt;
 use crate::support::private::{assert_variance, charged_variance, in_the_clear, mechanism};
-use crate::support::secure::{self, LEASE, World};
+use crate::support::secure::{LEASE, World};
 
-/// Three participants in the clear, over files, for so many rounds.
-async fn world(name: &str, rounds: u32) -> World {
+/// Three participants of an unmasked task, with files, for this number of rounds.
+pub(super) async fn world(name: &str, rounds: u32) -> World {
     World::on_disk(3, |spec| {
         in_the_clear(spec, name);
         spec["rounds"]["count"] = json!(rounds);
@@ -23,7 +22,7 @@ async fn world(name: &str, rounds: u32) -> World {
     .await
 }
 
-/// What participants can do in round `number` in the clear is done once.
+/// Takes all possible actions of participants in unmasked round `number` once.
 async fn act(world: &mut World, number: u32) {
     let view = world.t.get(&world.t.viewer, &format!("/v1/tasks/secure/rounds/{number}")).await;
     if view.status != 200 {
@@ -48,7 +47,7 @@ async fn act(world: &mut World, number: u32) {
     }
 }
 
-/// Every version but the first has its row.
+/// Every version except the first has its row.
 async fn assert_paid(world: &World) {
     let versions = world.digests().await.len();
     let rows = world.rows().await;
@@ -63,7 +62,7 @@ pub(super) fn blobs(world: &World) -> Vec<String> {
     world.files().into_iter().map(|(path, _)| name(path)).filter(|path| path.contains("/blobs/")).collect()
 }
 
-/// Runs the last round; the coordinator dies at these points, one life each. Says where, and what blobs there were then.
+/// Runs the last round; the coordinator dies at these points, one life each. Returns the point and the blobs at that time.
 async fn run(
     world: &mut World,
     number: u32,
@@ -105,7 +104,7 @@ async fn run(
 #[tokio::test]
 async fn killed_between_any_two_writes_one_release_is_charged_once() {
     for (name, number) in [("central_gaussian", 1), ("tree", 2), ("banded_matrix", 2), ("local", 1)] {
-        // What the last round's noise takes back was drawn before it.
+        // The last round's noise cancels noise drawn before it.
         let is_correlated = number > 1;
         let create = async || {
             let mut world = World::on_disk(3 * number as usize, |spec| {
@@ -132,7 +131,7 @@ async fn killed_between_any_two_writes_one_release_is_charged_once() {
         let reached = counter.reached.lock().unwrap().clone();
         let seeds = usize::from(name != "local");
         assert_eq!(reached.get("release_sum: after the seed").copied().unwrap_or(0), seeds, "{reached:?}");
-        // Where nothing is released all mechanisms are alike.
+        // Without a release all mechanisms are alike.
         let matters = |point: &&str| name == "central_gaussian" || point.starts_with("release_sum");
         for point in reached.into_keys().filter(matters) {
             let (mut world, before) = create().await;
@@ -187,7 +186,7 @@ async fn a_round_that_fails_with_its_sum_opened_is_charged_all_the_same() {
         act(&mut world, 1).await;
         world.t.work().await;
         act(&mut world, 1).await;
-        // An input is lost, once it has been accepted.
+        // An accepted input is lost.
         let key = RoundKey { task: world.task, number: 1 };
         let digest = crate::support::sha256(&secure_agg::packing::pack(&world.members[0].words, world.model.modulus));
         let path = blobs(&world).into_iter().find(|path| path.contains(&digest.to_string()));
@@ -250,20 +249,20 @@ async fn local_updates_that_were_seen_one_by_one_are_charged() {
     assert_eq!(rows.iter().map(|row| row.published).collect::<Vec<_>>(), [false]);
 }
 
-/// Writes rows as somebody with the database in hand would.
-fn by_hand(world: &World, statements: &str) {
+/// Writes rows like an attacker with access to the database.
+pub(super) fn by_hand(world: &World, statements: &str) {
     let path = world.folder.as_ref().unwrap().path().join("rows.db");
     let hand = rusqlite::Connection::open(path).unwrap();
     hand.execute_batch(&format!("PRAGMA foreign_keys = OFF; {statements}")).unwrap();
 }
 
-async fn post(world: &World, action: &str) {
+pub(super) async fn post(world: &World, action: &str) {
     let reply = world.t.post(&world.t.operator, &format!("/v1/tasks/secure/{action}"), &json!({})).await;
     assert_eq!(reply.status, 200, "{action}: {}", String::from_utf8_lossy(&reply.body));
 }
 
-/// Two rounds are done, and no third has begun: the task is paused.
-async fn two_rounds(name: &str) -> World {
+/// Two rounds are done, and the task is paused before the third.
+pub(super) async fn two_rounds(name: &str) -> World {
     let mut world = world(name, 4).await;
     world.run_in_the_clear(1, |_| true, |_| true).await;
     post(&world, "pause").await;
@@ -272,8 +271,13 @@ async fn two_rounds(name: &str) -> World {
     world
 }
 
-async fn assert_untrusted(world: &World, says: &str) {
-    post(world, "resume").await;
+/// Resuming the task, and the engine of the still active task, both reject the ledger.
+pub(super) async fn assert_untrusted(world: &World, says: &str) {
+    let refused = world.t.post(&world.t.operator, "/v1/tasks/secure/resume", &json!({})).await;
+    let told = String::from_utf8_lossy(&refused.body).into_owned();
+    assert!(refused.status == 409 && told.contains("stays PAUSED") && told.contains(says), "{told}");
+    assert_eq!(world.status().await.0, "PAUSED");
+    by_hand(world, RESUMED);
     world.t.work().await;
     let (status, why) = world.status().await;
     assert_eq!(status, "PAUSED");
@@ -283,6 +287,9 @@ async fn assert_untrusted(world: &World, says: &str) {
     assert!(String::from_utf8_lossy(&reply.body).contains(says), "{reply:?}");
     assert_eq!(world.t.get(&world.t.viewer, "/v1/tasks/secure/rounds/3").await.status, 404, "no round opens");
 }
+
+/// Bypasses the check at a resume by an operator.
+pub(super) const RESUMED: &str = "UPDATE task SET status = 'ACTIVE' WHERE status = 'PAUSED'";
 
 #[tokio::test]
 async fn rows_that_were_edited_removed_moved_or_added_are_found() {
@@ -330,103 +337,6 @@ async fn rows_that_were_edited_removed_moved_or_added_are_found() {
     let view = world.run_in_the_clear(3, |_| true, |_| true).await;
     assert_eq!(view.state, RoundState::Completed);
     assert_eq!(world.ledger().await.releases.len(), 3);
-}
-
-/// Who has the database and not the key makes everything in it fit: what is outside of it does not.
-#[tokio::test]
-async fn a_ledger_that_was_cut_short_with_its_counters_or_promises_more_is_found() {
-    let cut = "DELETE FROM privacy_ledger WHERE idx = 1; UPDATE privacy_head SET seal = \
-               (SELECT json_extract(row, '$.seal') FROM privacy_ledger WHERE idx = 0); \
-               DELETE FROM model_version WHERE version = 2; UPDATE task SET rounds_completed = 1, model_version = 1";
-    let emptied = "DELETE FROM privacy_ledger; DELETE FROM privacy_head; DELETE FROM model_version WHERE version > 0; \
-                   UPDATE task SET rounds_completed = 0, rounds_forfeited = 2, model_version = 0";
-    let raised = "UPDATE task SET spec = json_set(spec, '$.privacy.epsilon', 1000.0)";
-    let quieter = "UPDATE task SET spec = json_set(spec, '$.privacy.noise_multiplier', 0.5)";
-    for (statements, says) in [
-        (cut, "has 1 rows, and had 2"),
-        (emptied, "has 0 rows, and had 2"),
-        (raised, "not what it was created with"),
-        (quieter, "not what it was created with"),
-    ] {
-        for is_restarted in [false, true] {
-            let mut world = two_rounds("central_gaussian").await;
-            by_hand(&world, statements);
-            post(&world, "resume").await;
-            if is_restarted {
-                world.restart().await;
-                world.t.inner.engine.check_ledgers().await.unwrap();
-            } else {
-                world.t.work().await;
-            }
-            let (status, why) = world.status().await;
-            assert_eq!(status, "PAUSED", "{statements}");
-            assert!(why.contains(says), "{why}");
-            assert_eq!(world.privacy().await.status, 409);
-        }
-    }
-}
-
-#[tokio::test]
-async fn an_older_database_is_noticed_when_it_is_started_with() {
-    let mut world = world("central_gaussian", 4).await;
-    world.run_in_the_clear(1, |_| true, |_| true).await;
-    let folder = world.folder.as_ref().unwrap().path().to_owned();
-    by_hand(&world, &format!("VACUUM INTO '{}'", folder.join("copy.db").display()));
-    world.run_in_the_clear(2, |_| true, |_| true).await;
-    assert_eq!(world.rows().await.len(), 2);
-    world.config.database.url = format!("sqlite:{}", folder.join("copy.db").display());
-    world.restart().await;
-    world.t.inner.engine.check_ledgers().await.unwrap();
-    let (status, why) = world.status().await;
-    assert_eq!(status, "PAUSED");
-    assert!(why.contains("older than what was released"), "{why}");
-}
-
-#[tokio::test]
-async fn a_ledger_whose_end_is_gone_or_was_edited_is_not_trusted() {
-    let world = two_rounds("central_gaussian").await;
-    world.t.inner.engine.check_ledgers().await.unwrap();
-    let end = end_of(&world, world.task);
-    let kept = std::fs::read_to_string(&end).unwrap();
-    let edited = kept.replace("\"rows\":2", "\"rows\":1");
-    assert_ne!(edited, kept);
-    std::fs::write(&end, &edited).unwrap();
-    assert_untrusted(&world, "is not what was written").await;
-    assert_eq!(std::fs::read_to_string(&end).unwrap(), edited, "it is not written over");
-    std::fs::remove_file(&end).unwrap();
-    assert_untrusted(&world, "is gone").await;
-    std::fs::write(&end, kept).unwrap();
-    assert_eq!(world.ledger().await.releases.len(), 2);
-}
-
-#[tokio::test]
-async fn ledgers_from_before_their_ends_were_kept_are_trusted_at_the_first_start() {
-    let mut world = two_rounds("central_gaussian").await;
-    let first = world.task;
-    post(&world, "cancel").await;
-    let mut written = secure::spec(3);
-    in_the_clear(&mut written, "central_gaussian");
-    world.task = world.t.create_task(&written).await;
-    world.run_in_the_clear(1, |_| true, |_| true).await;
-    assert_eq!(world.rows().await.len(), 1);
-
-    std::fs::remove_dir_all(end_of(&world, first).parent().unwrap()).unwrap();
-    world.restart().await;
-    world.t.inner.engine.check_ledgers().await.unwrap();
-    for task in [first, world.task] {
-        assert!(end_of(&world, task).is_file(), "it is kept from this start on");
-        let path = format!("/v1/tasks/{task}/privacy");
-        assert_eq!(world.t.get(&world.t.viewer, &path).await.status, 200);
-    }
-    let view = world.run_in_the_clear(2, |_| true, |_| true).await;
-    assert_eq!(view.state, RoundState::Completed);
-    std::fs::remove_file(end_of(&world, world.task)).unwrap();
-    assert_eq!(world.privacy().await.status, 409, "after that start it was lost");
-}
-
-/// Where the end of a task's ledger is kept.
-fn end_of(world: &World, task: TaskId) -> PathBuf {
-    world.folder.as_ref().unwrap().path().join("seal.ledgers").join(task.0.simple().to_string())
 }
 
 #[tokio::test]

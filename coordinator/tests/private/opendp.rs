@@ -1,17 +1,17 @@
-//! Noise drawn by OpenDP's measurement: by a coordinator that was built with it (feature `opendp`), and refused by one that was not.
+//! Noise drawn by OpenDP's measurement: used by a coordinator built with it (feature `opendp`), and rejected by others.
 
 use serde_json::{Value, json};
 
 use crate::support::private::in_the_clear;
 
-/// A task in the clear of one round whose noise is OpenDP's.
+/// An unmasked task of one round with OpenDP's noise.
 fn by_opendp(spec: &mut Value) {
     in_the_clear(spec, "central_gaussian");
     spec["privacy"]["sampler"] = json!("opendp");
     spec["rounds"]["count"] = json!(1);
 }
 
-/// Wherever it is built, it is for the noise that the coordinator draws once.
+/// Even where built in, it is only for noise drawn once by the coordinator.
 #[tokio::test]
 async fn other_mechanisms_are_refused_with_the_reason() {
     use crate::support::TestCoordinator;
@@ -61,7 +61,7 @@ mod built_without {
         assert_eq!(t.get(&t.viewer, "/v1/tasks").await.json()["items"], json!([]));
     }
 
-    /// Puts a copy of the world's task into the database as a coordinator with OpenDP would have, and ends the other.
+    /// Copies the world's task into the database as a coordinator with OpenDP would, and ends the original.
     async fn as_built_with(world: &World) -> TaskId {
         let (from, to) = (world.task, TaskId(uuid::Uuid::from_u128(77)));
         let copied = world.t.inner.store.transact("test", |tx| {
@@ -78,6 +78,7 @@ mod built_without {
             })
         });
         copied.await.unwrap();
+        world.copy_end(from, to, |end| end["task"]["privacy"]["sampler"] = json!("opendp"));
         to
     }
 
@@ -99,12 +100,13 @@ mod built_without {
                 let (status, why) = world.status().await;
                 assert_eq!(status, "PAUSED", "{why}");
                 assert!(why.contains("privacy.sampler") && why.contains("--features opendp"), "{why}");
-                // Whoever looks sees it, and who resumes it gets the same answer.
+                // The task view shows it, and resuming the task fails in the same way.
                 assert_eq!(world.privacy().await.status, 200);
                 assert_eq!(world.t.get(&world.t.viewer, "/v1/tasks/secure/rounds/1").await.status, 404);
                 if !again {
                     let reply = world.t.post(&world.t.operator, "/v1/tasks/secure/resume", &json!({})).await;
-                    assert_eq!(reply.status, 200, "{}", String::from_utf8_lossy(&reply.body));
+                    let told = String::from_utf8_lossy(&reply.body).into_owned();
+                    assert!(reply.status == 409 && told.contains("--features opendp"), "{told}");
                     world.t.work().await;
                 }
             }
@@ -128,13 +130,13 @@ mod built_without {
             member.report(&world.t, &world.model).await;
         }
         assert_eq!(world.state(1).await, RoundState::Collecting);
-        // The coordinator is replaced by one that lacks it, which finds the sum complete.
+        // A coordinator without OpenDP replaces this one, and finds the sum complete.
         let folder = world.folder.as_ref().unwrap().path().to_owned();
         let rows = rusqlite::Connection::open(folder.join("rows.db")).unwrap();
         let sql = "UPDATE task SET spec = json_set(spec, '$.privacy.sampler', 'opendp')";
         assert_eq!(rows.execute(sql, ()).unwrap(), 1);
         drop(rows);
-        std::fs::remove_dir_all(folder.join("seal.ledgers")).unwrap();
+        world.change_end(world.task, |end| end["task"]["privacy"]["sampler"] = json!("opendp"));
         world.restart().await;
         world.t.inner.engine.check_ledgers().await.unwrap();
         let blobs = |world: &World| world.files().iter().filter(|(_, file)| file.starts_with(b"TSUM")).count();
@@ -162,7 +164,7 @@ mod built_with {
     use crate::support::private::{PARAMETERS, charged_variance, mechanism};
     use crate::support::secure::{LEASE, World};
 
-    /// The noise comes from the system, so a test of a right sampler fails once in a billion runs.
+    /// The noise comes from the system, so a test of a correct sampler fails once in a billion runs.
     const CONFIDENCE: f64 = 1.0 - 1e-9;
 
     async fn assert_as_charged(world: &World, number: u32) {
@@ -173,7 +175,7 @@ mod built_with {
         assert!(seen.is_as_charged(), "{seen:?}");
         let coordinates = u32::try_from(residual.len()).unwrap();
         assert!(noise_power(coordinates, 0.5, CONFIDENCE).unwrap() > 0.999, "half the noise would be noticed");
-        // What OpenDP's map says is what the row was charged.
+        // The row was charged by OpenDP's map.
         let sensitivity = row.parameters["sum"]["sensitivity"].as_f64().unwrap();
         assert!((row.rho.unwrap() / (0.5 * (sensitivity / sigma).powi(2)) - 1.0).abs() < 1e-12);
     }
@@ -212,7 +214,7 @@ mod built_with {
         assert!(text.contains("privacy.sampler") && text.contains("at most 1048576 words"), "{text}");
     }
 
-    /// What is stored of the draw of the first attempt of round 1: its first piece.
+    /// The first stored piece of the draw of the first attempt of round 1.
     async fn kept(world: &World) -> Option<Vec<u8>> {
         let key = RoundKey { task: world.task, number: 1 };
         let read = world
@@ -223,7 +225,7 @@ mod built_with {
         read.await.unwrap()
     }
 
-    /// The noised sums that lie in the data folder as such.
+    /// The plain noised sums in the data folder.
     fn sums(world: &World) -> Vec<Vec<u8>> {
         let is_sum = |file: &Vec<u8>| file.starts_with(b"TSUM");
         world.files().into_iter().map(|(_, file)| file).filter(is_sum).collect()
@@ -255,7 +257,7 @@ mod built_with {
         for point in ["after the blob", "before the draw", "after the draw", "before the blob", "after the rows"] {
             let point: &'static str = format!("release_sum: {point}").leak();
             let mut world = up_to_its_release().await;
-            // Three lives end there, of which every one drew noise of its own.
+            // Three lives end there, each with its own draw of noise.
             for life in 0..3 {
                 if life > 0 && point.ends_with("the rows") {
                     continue;
@@ -295,7 +297,7 @@ mod built_with {
         assert!(!files.iter().any(|(path, _)| path.parent().unwrap().ends_with("seal.releases")));
     }
 
-    /// Whoever lost its lease while it drew uses the draw of the other, or none.
+    /// A worker that loses its lease while drawing uses the other's draw, or none.
     #[tokio::test]
     async fn the_first_draw_that_is_kept_is_everybodys() {
         let mut world = up_to_its_release().await;
@@ -304,7 +306,7 @@ mod built_with {
         die_at(&mut world, "release_sum: after the draw", 1).await;
         assert_eq!(kept(&world).await.unwrap(), first);
         let (key, task) = (RoundKey { task: world.task, number: 1 }, world.task);
-        // A piece that is missing, or another one's, is not noise to go on with: the round fails and is charged.
+        // A missing or foreign piece makes the round fail with a charge.
         let read = world.t.inner.store.transact("test", |tx| {
             Box::pin(async move {
                 assert!(tx.forget_secret(key.attempt(1), "noised sum 1").await?);

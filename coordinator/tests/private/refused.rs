@@ -1,4 +1,4 @@
-//! What a task with a privacy mechanism is refused for, and which noise one gets that only says what it may cost.
+//! Rejections of tasks with a privacy mechanism, and the computed noise of a task that only sets its budget.
 
 use federation::round::RoundState;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ async fn create(t: &TestCoordinator, change: impl FnOnce(&mut Value)) -> Reply {
     t.post(&t.operator, route::TASKS, &json!({ "spec": spec })).await
 }
 
-/// It is refused for this field, and the text says this.
+/// Asserts a rejection for this field with this text.
 #[track_caller]
 fn assert_refused(reply: &Reply, field: &str, says: &[&str]) {
     let text = String::from_utf8_lossy(&reply.body).into_owned();
@@ -35,7 +35,7 @@ fn set(spec: &mut Value, path: &str, value: Value) {
     *place = value;
 }
 
-/// Cohorts of so many.
+/// Sets cohorts of this size.
 fn of(spec: &mut Value, cohort: u32) {
     spec["rounds"]["select_max"] = json!(cohort);
     spec["selection"]["cohort"] = json!({ "count": cohort });
@@ -80,7 +80,7 @@ async fn figures_that_promise_nothing_are_refused() {
     assert_refused(&reply.await, "privacy.noise_multiplier", &["without noise every budget is exceeded"]);
     let reply = create(&t, |spec| spec["privacy"] = json!({ "epsilon": 8.0, "delta": 1e-5 }));
     assert_refused(&reply.await, "privacy.mechanism", &["choose a mechanism"]);
-    // JSON has no NaN; whoever writes one is told where.
+    // JSON has no NaN; the error names its position.
     let reply = create(&t, |spec| {
         mechanism(spec, "central_gaussian");
         spec["privacy"]["clip"] = json!({ "fixed": "NaN" });
@@ -94,7 +94,7 @@ async fn figures_that_promise_nothing_are_refused() {
 #[tokio::test]
 async fn noise_that_hides_nothing_is_refused_with_what_would_do() {
     let t = TestCoordinator::start().await;
-    // So few bits that a share has hardly a unit of noise: more would do, a larger modulus, or the other law.
+    // Too few bits for a useful share of noise: suggests more bits, a larger modulus, or the other distribution.
     let narrow = |name: &'static str| {
         move |spec: &mut Value| {
             mechanism(spec, name);
@@ -110,7 +110,7 @@ async fn noise_that_hides_nothing_is_refused_with_what_would_do() {
         let reply = create(&t, |spec| in_the_clear(spec, name)).await;
         assert_refused(&reply, "privacy.mechanism", &["needs secure aggregation"]);
     }
-    // No budget can be kept that no noise keeps.
+    // A budget requires noise.
     let reply = create(&t, |spec| {
         mechanism(spec, "central_gaussian");
         spec["privacy"]["noise_multiplier"] = json!(null);
@@ -221,14 +221,46 @@ async fn a_banded_matrix_is_for_participants_that_selection_holds_to_it() {
     ] {
         assert_refused(&banded(privacy, require).await, field, &[says]);
     }
-    let taken = banded(json!({ "separation": 3 }), json!({ "min_gap_rounds": 2 })).await;
+    // Two rounds of ten, each participant in one of them.
+    for (privacy, require, needed) in [
+        (
+            json!({ "separation": 3, "population": 15 }),
+            json!({ "min_gap_rounds": 2 }),
+            "each in one of any 2 rounds, need",
+        ),
+        (
+            json!({ "participations": 1, "population": 15 }),
+            json!({ "max_participations": 1 }),
+            "each in one round at most, need",
+        ),
+        (
+            json!({ "mechanism": "tree", "population": 15 }),
+            json!({ "max_participations": 1 }),
+            "each in one round at most, need",
+        ),
+    ] {
+        assert_refused(
+            &banded(privacy, require).await,
+            "privacy.population",
+            &[needed, "20 participants, not 15", "cohorts of at most 7"],
+        );
+    }
+    let taken = banded(json!({ "separation": 3, "population": 20 }), json!({ "min_gap_rounds": 2 })).await;
+    assert_eq!(taken.status, 201, "{}", String::from_utf8_lossy(&taken.body));
+    let t = TestCoordinator::start().await;
+    let taken = create(&t, |spec| {
+        mechanism(spec, "banded_matrix");
+        spec["privacy"]["separation"] = json!(3);
+        spec["selection"]["require"] = json!({ "min_gap_rounds": 2 });
+    })
+    .await;
     assert_eq!(taken.status, 201, "{}", String::from_utf8_lossy(&taken.body));
 }
 
 #[tokio::test]
 async fn a_cohort_smaller_than_the_noise_counts_on_is_refused() {
     let t = TestCoordinator::start().await;
-    // Ten are drawn, and at the allowed dropouts seven are left: eight that must be left are too many.
+    // Ten are drawn, and the allowed dropouts leave seven: a minimum of eight is too many.
     let reply = create(&t, |spec| {
         mechanism(spec, "distributed_skellam");
         spec["secure_aggregation"]["min_cohort"] = json!(11);

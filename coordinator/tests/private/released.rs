@@ -1,4 +1,4 @@
-//! What is released: the noise that the ledger says, for those who were really in the sum.
+//! Releases: the noise in the ledger, for the participants in the sum.
 
 use coordinator::work::WorkConfig;
 use federation::round::RoundState;
@@ -9,7 +9,7 @@ use wire::route;
 use crate::support::private::{Derived, assert_variance, charged_variance, in_the_clear, mechanism};
 use crate::support::secure::{Drops, World};
 
-/// Three of ten fall silent, each elsewhere: the first two are not in the sum.
+/// Three of ten fall silent at different points: the first two are not in the sum.
 const THREE_OF_TEN: [Drops; 10] = [
     Drops::Shares,
     Drops::Input,
@@ -23,7 +23,7 @@ const THREE_OF_TEN: [Drops; 10] = [
     Drops::Never,
 ];
 
-/// Runs a round under secure aggregation and holds what it released against what it was charged for.
+/// Runs a round under secure aggregation and compares its release with its charge.
 async fn released_by(name: &str, drops: &[Drops; 10], own: impl Fn(&Derived, u32) -> f64) -> World {
     let mut world = World::with(10, |spec| mechanism(spec, name)).await;
     let view = world.run(1, drops).await;
@@ -36,6 +36,12 @@ async fn released_by(name: &str, drops: &[Drops; 10], own: impl Fn(&Derived, u32
     let row = &report.releases[0];
     assert_eq!((row.round, row.attempt, row.published, row.participants), (1, 1, true, Some(survivors)));
     assert_eq!(view.epsilon.as_ref(), Some(&row.total), "the round shows what the ledger says");
+    let task = world.t.get(&world.t.viewer, &route::fill(route::TASK, &[&world.task])).await.json();
+    let across = &task["protection"]["across_rounds"];
+    let noise = json!({ "kind": "noise", "epsilon": row.total.cohort_known, "server_epsilon": row.total.server });
+    for key in ["kind", "epsilon", "server_epsilon"] {
+        assert_eq!(across[key], noise[key], "{across}");
+    }
     let path = route::fill(route::MODEL_PROVENANCE, &[&world.task, &1]);
     let record = world.t.get(&world.t.viewer, &path).await.read::<SignedProvenance>().open().unwrap();
     let delta = report.spec.delta.unwrap();
@@ -50,12 +56,12 @@ async fn released_by(name: &str, drops: &[Drops; 10], own: impl Fn(&Derived, u32
     let derived = Derived::new(&place, place.privacy.as_ref().unwrap());
     let (really, charged) = (own(&derived, survivors), charged_variance(&row.parameters));
     assert_variance(&world.residual(1, included).await, really);
-    // Shares of those who may collude are there, and not counted on.
+    // Possible colluders' shares are present but excluded from the charge.
     let colluders = if derived.shares.is_some() { report.colluders } else { 0 };
     let counted = really * f64::from(survivors - colluders) / f64::from(survivors);
     let expected = if name == "local" { really / f64::from(survivors) } else { counted };
     assert!((charged / expected - 1.0).abs() < 1e-9, "{charged} charged, {expected} there");
-    // And that is enough for the noise multiplier that was promised.
+    // And that suffices for the promised noise multiplier.
     let sensitivity = row.parameters["sum"]["sensitivity"].as_f64().unwrap();
     assert!((sensitivity - derived.codec.sensitivity()).abs() < 1e-9);
     assert!(row.noise_multiplier >= 1.0 && charged.sqrt() >= sensitivity, "{row:?}");
@@ -123,7 +129,7 @@ async fn fewer_than_the_noise_counts_on_release_nothing_and_are_not_charged() {
 async fn local_noise_is_all_that_each_needs() {
     let local = |derived: &Derived, n: u32| share_variance(derived) * f64::from(n);
     released_by("local", &[Drops::Never; 10], local).await;
-    // In the clear as well: there is nothing to hide then.
+    // Also unmasked, since local noise suffices.
     let mut world = World::with(4, |spec| in_the_clear(spec, "local")).await;
     let view = world.run_in_the_clear(1, |_| true, |_| true).await;
     assert_eq!(view.state, RoundState::Completed);
@@ -197,7 +203,7 @@ async fn residuals_of_a_tree_cancel_along_prefixes() {
     assert_eq!(world.status().await.0, "COMPLETED");
 }
 
-/// A round of a task whose participants keep their distance: those that are drawn report. Who they were.
+/// A round of a task with participation distance: all drawn participants report. Returns them.
 pub(super) async fn run_drawn(world: &mut World, number: u32) -> Vec<usize> {
     for member in &mut world.members {
         member.place = None;
@@ -221,8 +227,7 @@ pub(super) async fn run_drawn(world: &mut World, number: u32) -> Vec<usize> {
     cohort
 }
 
-/// Two participations each, three rounds apart, and the process restarts in between: the noise of later rounds takes back that of
-/// earlier ones all the same.
+/// Two participations each with a distance of three rounds, and a restart in between: later noise still cancels earlier noise.
 #[tokio::test]
 async fn residuals_of_a_banded_matrix_are_correlated_as_planned_across_a_restart() {
     const ROUNDS: u32 = 6;
@@ -256,13 +261,13 @@ async fn residuals_of_a_banded_matrix_are_correlated_as_planned_across_a_restart
         assert_variance(&residual, sigma * matrix.release_variance(number));
         assert_variance(&prefix, sigma * planned[number as usize - 1]);
         if number > 1 {
-            // Half of a release's own noise is taken back by the next one.
+            // The next release cancels half of a release's own noise.
             let together: f64 = last.iter().zip(&residual).map(|(&a, &b)| a as f64 * b as f64).sum();
             let expected = -0.5 * sigma * residual.len() as f64;
             assert!(together < 0.7 * expected && together > 1.3 * expected, "{number}: {together} {expected}");
         }
         last = residual;
-        // The first coefficients, squared, over and over: what has been spent is what those pay who are in all they may be.
+        // The first coefficients, squared, repeatedly: the spent budget is the cost for participants in as many rounds as allowed.
         square += [1.0, 0.25, 0.140_625][(number as usize - 1) % 3];
         let z = row.noise_multiplier / square.sqrt();
         let exact = learning::privacy::accountant::Gaussians::new(1.0, z, 1).epsilon(1e-5).unwrap();
@@ -278,7 +283,7 @@ async fn residuals_of_a_banded_matrix_are_correlated_as_planned_across_a_restart
 
 #[tokio::test]
 async fn an_adaptive_clip_moves_and_both_sides_use_it() {
-    // All updates are far longer than the clip, so it grows; and far shorter, so it shrinks.
+    // All updates are far longer than the clip, so it grows; or far shorter, so it shrinks.
     for (initial, grows) in [(5.0_f64, true), (80.0, false)] {
         let mut world = World::with(10, |spec| {
             mechanism(spec, "central_gaussian");
@@ -295,7 +300,7 @@ async fn an_adaptive_clip_moves_and_both_sides_use_it() {
         world.complete(2).await;
         let second = clip_told(&world);
         assert_eq!(second.to_bits(), published[1].to_bits(), "what the coordinator keeps is what everybody is told");
-        // What was decoded with the new clip is the mean of what was clipped to it, but for noise.
+        // The result decoded with the new clip is the mean of the updates clipped to it, plus noise.
         let row = world.ledger().await.releases.remove(1);
         assert_variance(&world.residual(2, |_| true).await, charged_variance(&row.parameters));
     }
@@ -318,7 +323,7 @@ async fn clips(world: &World) -> Vec<f64> {
 
 #[tokio::test]
 async fn the_mean_is_over_a_fixed_number_whoever_came() {
-    // Hardly any noise: the version must be the base plus the sum over ten, although seven came.
+    // Very little noise: the version must be the base plus the sum over ten, although only seven reported.
     let mut world = World::with(10, |spec| {
         mechanism(spec, "central_gaussian");
         spec["privacy"]["noise_multiplier"] = json!(0.01);
@@ -359,7 +364,7 @@ async fn parameters(world: &World, version: u64) -> Vec<f32> {
 
 #[tokio::test]
 async fn no_more_are_drawn_than_the_grid_has_room_for() {
-    // Six come at once where three are enough to begin with, and three is what noise and grid were planned for.
+    // Six check in at once, but three suffice, and noise and grid were planned for three.
     let world = World::with(6, |spec| {
         in_the_clear(spec, "central_gaussian");
         spec["rounds"]["select_min"] = json!(3);

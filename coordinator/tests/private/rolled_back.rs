@@ -1,5 +1,4 @@
-//! A backup that is put back, the ends of ledgers with it: what was released after it is released once more, and not with the
-//! same noise.
+//! A restored backup including the ends of ledgers: later releases are repeated with different noise.
 
 use serde_json::json;
 
@@ -21,7 +20,7 @@ async fn world(name: &str) -> World {
     .await
 }
 
-/// Runs a round of those who are drawn; the noise that its release has.
+/// Runs a round of the drawn participants; returns the noise of its release.
 async fn round(world: &mut World, number: u32) -> Vec<i64> {
     let cohort = run_drawn(world, number).await;
     world.residual(number, |at| cohort.contains(&at)).await
@@ -48,10 +47,10 @@ async fn what_is_released_again_has_other_noise() {
         assert_eq!(world.rows().await.len(), 1, "it is as it was");
         let again = round(&mut world, 2).await;
         let row = &world.ledger().await.releases[1];
-        // What earlier releases had is in both and goes away; what is left is the noise of two draws.
+        // The noise of earlier releases cancels out; the noise of two draws remains.
         let apart: Vec<i64> = before.iter().zip(&again).map(|(before, again)| before - again).collect();
         assert_variance(&apart, 2.0 * charged_variance(&row.parameters));
-        // The rest of the task goes on with what it has.
+        // The rest of the task continues from its stored state.
         round(&mut world, 3).await;
         assert_eq!(world.status().await.0, "COMPLETED");
     }

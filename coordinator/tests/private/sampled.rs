@@ -1,5 +1,4 @@
-//! Who may be in a round is drawn from everybody enrolled, and nothing else decides; and where the figures rest on the draw,
-//! nothing is decided by it but who is in the sum.
+//! Only the draw from all enrolled participants decides who may be in a round. If the figures rest on the draw, it decides nothing else.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -30,7 +29,7 @@ async fn poisson(participants: usize, is_secure: bool, rate: f64, population: u3
     .await
 }
 
-/// Who was drawn for the latest attempt; nobody once that is forgotten.
+/// The draw of the latest attempt; empty once it is deleted.
 async fn drawn(world: &World, number: u32) -> Vec<ParticipantId> {
     let (key, attempt) = (RoundKey { task: world.task, number }, world.view(number).await.attempt);
     world
@@ -42,7 +41,7 @@ async fn drawn(world: &World, number: u32) -> Vec<ParticipantId> {
         .unwrap()
 }
 
-/// Ends the open attempt, to which nobody comes, and opens the next.
+/// Ends the open attempt without participants, and opens the next.
 async fn next_attempt(world: &World) {
     let before = world.view(1).await.attempt;
     for _ in 0..50 {
@@ -82,8 +81,8 @@ async fn nobody_is_drawn_or_invited_who_was_not_sampled() {
     }
 }
 
-/// Rounds of which nobody knows who was drawn before it is over: those who are there check in, the time of selection runs out, who
-/// is drawn reports. Who was in each round that released something, and how many attempts there were.
+/// Rounds with secret draws: the online participants check in, the selection times out, and drawn participants report. Returns
+/// the participants of each released round, and the number of attempts.
 async fn rounds_with_absentees(world: &mut World, online: &[usize], rounds: u32) -> (Vec<Vec<ParticipantId>>, u32) {
     let (mut cohorts, mut attempts) = (Vec::new(), 0);
     for number in 1..=rounds {
@@ -96,7 +95,7 @@ async fn rounds_with_absentees(world: &mut World, online: &[usize], rounds: u32)
             }
             match world.state(number).await {
                 RoundState::Selecting => {
-                    // They come at the last moment, and are still there when it is over.
+                    // They check in at the last moment, and are still present at the end.
                     world.t.advance(PHASE - Duration::from_secs(2));
                     for &at in online {
                         world.members[at].check_in(&world.t).await;
@@ -132,9 +131,9 @@ async fn whoever_is_there_is_in_as_many_releases_as_the_rate_that_is_charged_say
         sampling(spec, false, &json!({ "poisson": 0.5 }), &json!({ "fraction": 0.5 }), 40);
         spec["secure_aggregation"]["max_dropout_fraction"] = json!(0.3);
     };
-    // With the smallest cohort that a draw from all, and the allowed dropouts, would leave.
+    // With the smallest cohort left by a draw from all and the allowed dropouts.
     for (mut world, least) in [(World::with(40, poisson).await, 9), (World::with(40, fixed).await, 10)] {
-        // 22 of 40 are there: fewer of them are drawn than the smallest draw from all would leave, in every other round.
+        // 22 of 40 are present: in every other round, fewer of them are drawn than the smallest draw from all would leave.
         let online: Vec<_> = (0..22).collect();
         let (cohorts, attempts) = rounds_with_absentees(&mut world, &online, ROUNDS).await;
         let row = &world.ledger().await.releases[0].parameters["sampled"].clone();
@@ -183,19 +182,19 @@ async fn a_draw_of_nobody_who_is_there_is_released_as_noise_alone() {
             "it costs what the others cost"
         );
     }
-    // What was spent grows with every one of them alike.
+    // Every release increases the spent budget equally.
     let spent: Vec<_> = report.releases.iter().map(|row| row.total.published).collect();
     assert!(spent.windows(2).all(|pair| pair[1] > pair[0]), "{spent:?}");
 }
 
-/// Neighbours differ by one participant more or less, so a count without noise is nothing that the published figure covers.
+/// Neighbouring data sets differ by one participant, so the published figure does not cover an exact count.
 #[tokio::test]
 async fn how_many_were_drawn_is_told_to_nobody_but_those_who_may_look_at_rounds() {
     let mut world = poisson(24, false, 0.5, 24).await;
     let (cohorts, _) = rounds_with_absentees(&mut world, &(0..20).collect::<Vec<_>>(), 8).await;
     let sizes: std::collections::BTreeSet<_> = cohorts.iter().map(Vec::len).collect();
     assert!(sizes.len() > 1, "{cohorts:?}");
-    // The ledger, which may be handed on: one release is told like the other, but for when it was and what all have cost.
+    // The ledger may be shared: releases differ only in time and total cost.
     let mut releases = world.privacy().await.json()["releases"].as_array().unwrap().clone();
     assert_eq!(releases.len(), 8);
     for release in &mut releases {
@@ -208,15 +207,15 @@ async fn how_many_were_drawn_is_told_to_nobody_but_those_who_may_look_at_rounds(
         assert!(fields["parameters"]["sampled"]["poisson"]["rate"].is_number());
     }
     assert!(releases.windows(2).all(|pair| pair[0] == pair[1]), "{releases:?}");
-    // Those who were drawn: each is told how many are expected.
+    // The drawn participants get the expected number.
     let told: Vec<_> = world.members.iter().filter_map(|member| Some(member.place.as_ref()?.cohort)).collect();
     assert!(told.len() > 10 && told.iter().all(|&cohort| cohort == 12), "{told:?}");
-    // Counters of uploads: who has no token sees none.
+    // Counters of uploads require a token.
     for who in [&crate::support::Who::Nobody, &world.members[0].who] {
         world.t.get(who, wire::route::METRICS).await.problem(wire::problem::ProblemType::Unauthenticated);
     }
     assert_eq!(world.t.get(&world.t.viewer, wire::route::METRICS).await.status, 200);
-    // Whoever may look at rounds does see it, and is one who knows cohorts.
+    // Readers of rounds see it, and are treated as observers of cohorts.
     for (number, cohort) in (1..).zip(&cohorts) {
         assert_eq!(world.view(number).await.reported as usize, cohort.len());
     }
@@ -225,7 +224,7 @@ async fn how_many_were_drawn_is_told_to_nobody_but_those_who_may_look_at_rounds(
 #[tokio::test]
 async fn deadlines_say_nothing_of_who_was_drawn() {
     let mut world = poisson(24, false, 0.25, 24).await;
-    // One of those who are there has a slow line, and says so.
+    // One online participant reports a slow line.
     world.members[3].round_trip_ms = Some(4000);
     let (cohorts, _) = rounds_with_absentees(&mut world, &(0..20).collect::<Vec<_>>(), 12).await;
     let slow = world.members[3].id;
@@ -292,7 +291,7 @@ async fn what_secure_aggregation_and_noise_of_participants_depend_on_gains_nothi
         let row = &report.releases[0];
         assert_eq!(row.total.published.to_bits(), row.total.cohort_known.to_bits(), "{name}");
         assert_eq!(row.parameters["sampled"], json!("anyhow"), "{name}");
-        // The noise was solved for as many rounds as were asked for, at what is charged.
+        // The noise was solved for the requested number of rounds at the charged cost.
         assert!(report.rounds_left.is_some_and(|left| (9..=11).contains(&left)), "{name}: {:?}", report.rounds_left);
     }
 }
@@ -329,7 +328,7 @@ async fn absentees_are_waited_for_and_dropped_at_the_deadline() {
 
 #[tokio::test]
 async fn draws_that_are_too_small_end_before_anybody_is_asked_for_anything() {
-    // A hundred were promised, of whom half are drawn; only twelve are there.
+    // A population of a hundred was promised, and half are drawn; only twelve are present.
     let world = poisson(12, false, 0.5, 100).await;
     world.t.work().await;
     let view = world.view(1).await;
@@ -345,7 +344,7 @@ async fn draws_that_are_too_small_end_before_anybody_is_asked_for_anything() {
 #[tokio::test]
 async fn everybody_who_enrolled_first_is_drawn_as_often_as_is_charged() {
     const DRAWS: u32 = 240;
-    // Fourteen have enrolled; the population are twelve of them.
+    // Fourteen have enrolled; the population is twelve of them.
     let worlds = [
         (poisson(14, true, 0.5, 12).await, 0.5, None),
         (
@@ -363,7 +362,7 @@ async fn everybody_who_enrolled_first_is_drawn_as_often_as_is_charged() {
         let mut sizes = BTreeMap::<_, u32>::new();
         for _ in 0..DRAWS {
             let sampled = drawn(&world, 1).await;
-            // Draws that are too small have ended already, and are forgotten.
+            // Too small draws have already ended, and are deleted.
             if world.state(1).await == RoundState::Selecting {
                 *sizes.entry(sampled.len()).or_default() += 1;
                 sampled.iter().for_each(|id| *times.entry(*id).or_default() += 1);

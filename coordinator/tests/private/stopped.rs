@@ -1,4 +1,4 @@
-//! A budget that ends: the task stops with a status of its own, and nobody trains for nothing.
+//! An exhausted budget: the task stops with its own status, before any unnecessary training.
 
 use federation::round::RoundState;
 use serde_json::json;
@@ -7,7 +7,7 @@ use wire::participant::CheckInReply;
 use crate::support::private::{in_the_clear, mechanism};
 use crate::support::secure::World;
 
-/// A task of five rounds whose budget lasts for two.
+/// A task of five rounds with a budget for two.
 async fn world(is_secure: bool, at_the_end: &str) -> World {
     World::with(4, |spec| {
         if is_secure {
@@ -48,7 +48,7 @@ async fn a_budget_that_ends_pauses_the_task_as_exhausted() {
         run(&mut world, is_secure, 2).await;
         for again in [false, true] {
             if again {
-                // Whoever resumes it gets the same answer.
+                // Resuming it fails in the same way.
                 let reply = world.t.post(&world.t.operator, "/v1/tasks/secure/resume", &json!({})).await;
                 assert_eq!(reply.status, 200, "{}", String::from_utf8_lossy(&reply.body));
             }
@@ -90,7 +90,7 @@ async fn a_budget_that_ends_completes_the_task_where_that_is_wanted() {
 async fn a_failed_attempt_uses_up_the_budget_of_a_later_round() {
     let mut world = world(true, "pause").await;
     world.up_to(1, RoundState::Unmasking).await;
-    // Nobody answers: what was sent may have been opened.
+    // No participant answers: the inputs may have been unmasked.
     world.time_out().await;
     assert_eq!(world.state(1).await, RoundState::Failed);
     world.t.advance(crate::support::secure::PHASE);

@@ -1,10 +1,10 @@
-//! The pages are served with their guards, and only where they should be.
+//! Pages are served with security headers, and only at their routes.
 
 use axum::body::Body;
 use http::Request;
 use wire::problem::ProblemType;
 
-use crate::support::{Reply, TestCoordinator, Who, config};
+use crate::support::{Reply, TestCoordinator, Who, config, key_and_csr};
 
 async fn asked(t: &TestCoordinator, path: &str, headers: &[(&str, &str)]) -> Reply {
     let mut request = Request::get(path);
@@ -14,7 +14,7 @@ async fn asked(t: &TestCoordinator, path: &str, headers: &[(&str, &str)]) -> Rep
     t.send(&Who::Nobody, request.body(Body::empty()).unwrap()).await
 }
 
-/// The address of the module that the page begins with.
+/// The URL of the page's main module.
 fn main_of(page: &Reply) -> String {
     let text = String::from_utf8(page.body.clone()).unwrap();
     let named = text.split('"').find(|part| part.starts_with("assets/") && part.ends_with("/main.js"));
@@ -51,6 +51,19 @@ async fn the_page_is_guarded_and_names_its_files() {
     for path in ["/assets/x/none.js", "/assets/x/../index.html", "/assets/x/", "/index.html", "/dashboard"] {
         asked(&t, path, &[]).await.problem(ProblemType::NotFound);
     }
+}
+
+#[tokio::test]
+async fn anybody_may_read_the_authority_of_the_server() {
+    let t = TestCoordinator::start().await;
+    let authority = asked(&t, "/ca.pem", &[]).await;
+    assert_eq!((authority.status.as_u16(), &authority.headers["cache-control"]), (200, &"no-store".parse().unwrap()));
+    let reply = t.enroll_with("a", &key_and_csr().1).await;
+    let issuer = reply.certificate_pem.split_inclusive("-----END CERTIFICATE-----").nth(1).unwrap().trim().to_owned();
+    assert_eq!(String::from_utf8(authority.body).unwrap().trim().replace('\r', ""), issuer.replace('\r', ""));
+    let mut config = config();
+    config.http.dashboard = false;
+    asked(&TestCoordinator::with(&config).await, "/ca.pem", &[]).await.problem(ProblemType::NotFound);
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Names without end are refused in words that say what would be right, and nothing of them is stored or told back.
+//! Overlong names are rejected with a helpful message, and are not stored or quoted.
 
 use serde_json::{Value, json};
 use wire::audit::EventView;
@@ -8,9 +8,9 @@ use wire::route;
 
 use crate::support::{Reply, TestCoordinator, Who, key_and_csr, small_task};
 
-/// Characters of a name in a body: less than a body may have in all.
+/// Characters of a name in a body: below the body limit.
 const IN_A_BODY: usize = 1_000_000;
-/// Characters of a name in an address, which has at most 65,534 bytes.
+/// Characters of a name in a URL, limited to 65,534 bytes.
 const IN_AN_ADDRESS: usize = 60_000;
 
 fn assert_refused(what: &str, reply: &Reply, kind: ProblemType, right: &str) {
@@ -20,7 +20,7 @@ fn assert_refused(what: &str, reply: &Reply, kind: ProblemType, right: &str) {
     assert!(text.contains(right), "{what}: {detail:.2000}");
 }
 
-/// Everything that is stored is in the log, or in one of these lists.
+/// All stored data is in the log, or in one of these lists.
 async fn stored(t: &TestCoordinator) -> Vec<Value> {
     t.inner.engine.number_events().await.unwrap();
     let log: Page<EventView> = t.get(&t.viewer, route::AUDIT).await.read();
@@ -72,7 +72,7 @@ async fn names_of_a_million_characters_are_refused_and_not_stored() {
         assert_refused(what, &t.post(who, path, &body).await, kind, right);
     }
     assert_eq!(stored(&t).await, before);
-    // Nor was the token used.
+    // The token is also unused.
     assert_eq!(t.post(nobody, route::ENROLL, &enroll("b", json!({}))).await.status, 200);
 }
 

@@ -1,12 +1,16 @@
-//! What those who run the service ask, and the document of the contract.
+//! Operational endpoints, and the document of the contract.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use federation::event::EventKind;
 use federation::id::RoundKey;
 use federation::round::{Round, RoundState};
+use federation::time::Timestamp;
 use serde_json::{Value, json};
+use store::StoreError;
+use tokio::sync::Notify;
 use wire::problem::ProblemType;
 use wire::route;
 
@@ -33,7 +37,7 @@ async fn the_service_says_how_it_is() {
     assert_eq!(t.get(&Who::Nobody, route::HEALTHZ).await.status, 200);
 }
 
-/// A round without a base is damage that no peer is told of.
+/// A round without a base is damage, not reported to peers.
 #[tokio::test]
 async fn a_fault_is_no_rejection() {
     let t = TestCoordinator::start().await;
@@ -82,6 +86,39 @@ async fn strangers_that_ask_again_and_again_have_nothing_written_within_a_second
 }
 
 #[tokio::test]
+async fn readiness_is_answered_within_two_seconds_while_the_database_hangs() {
+    let t = TestCoordinator::start().await;
+    assert_eq!(t.get(&Who::Nobody, route::READYZ).await.body, b"ready\n");
+    let (store, begun, end) = (t.inner.store.clone(), Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let hanging = tokio::spawn({
+        let (begun, end) = (Arc::clone(&begun), Arc::clone(&end));
+        async move {
+            let hung = store.transact("test", |tx| {
+                let (begun, end) = (Arc::clone(&begun), Arc::clone(&end));
+                Box::pin(async move {
+                    tx.expire_check_ins(Timestamp(0)).await?;
+                    begun.notify_one();
+                    end.notified().await;
+                    Ok::<_, StoreError>(())
+                })
+            });
+            hung.await.unwrap();
+        }
+    });
+    begun.notified().await;
+    t.advance(Duration::from_secs(2));
+    for _ in 0..2 {
+        let answer = tokio::time::timeout(Duration::from_secs(2), t.get(&Who::Nobody, route::READYZ)).await;
+        let detail = answer.expect("an answer within two seconds").problem(ProblemType::Unavailable);
+        assert!(detail.contains("the database did not answer within 1500 ms"), "{detail}");
+    }
+    end.notify_one();
+    hanging.await.unwrap();
+    t.advance(Duration::from_secs(2));
+    assert_eq!(t.get(&Who::Nobody, route::READYZ).await.body, b"ready\n");
+}
+
+#[tokio::test]
 async fn methods_that_peers_make_up_do_not_become_metrics() {
     let t = TestCoordinator::start().await;
     for method in ["MADE-UP-1", "MADE-UP-2"] {
@@ -111,7 +148,7 @@ async fn the_document_names_every_route() {
     let document = t.get(&Who::Nobody, route::OPENAPI).await.json();
     assert_eq!(document["openapi"], json!("3.1.0"));
     let paths: BTreeSet<_> = document["paths"].as_object().unwrap().keys().cloned().collect();
-    // Read from the source, so that a route that is added cannot be forgotten here.
+    // Read from the source, so that new routes are included.
     let sources = [
         include_str!("../../../wire/src/route.rs"),
         include_str!("../../../wire/src/inspect/mod.rs"),
@@ -145,7 +182,7 @@ async fn the_document_names_every_route() {
     assert_eq!(names("Role"), json!(["predictor", "viewer", "operator", "admin"]));
     assert_eq!(names("RoundState"), json!(RoundState::ALL));
     assert_eq!(names("EventKind"), json!(EventKind::ALL));
-    // What is described is served: neither an unknown path nor a method that is not taken.
+    // Every documented path and method is served.
     for (path, item) in document["paths"].as_object().unwrap() {
         for method in item.as_object().unwrap().keys() {
             let method = method.to_uppercase().parse().unwrap();
@@ -207,7 +244,7 @@ async fn a_malformed_database_is_not_ready() {
     bytes[begin..begin + 4096].fill(0xff);
     std::fs::write(&path, bytes).unwrap();
     t.restart(&config, 2).await;
-    // Found when it is read next, and told until it is read once more.
+    // Found by the next read, and reported until a read succeeds.
     for _ in 0..2 {
         let detail = t.get(&Who::Nobody, route::READYZ).await.problem(ProblemType::Unavailable);
         assert!(detail.contains("the database is malformed"), "{detail}");

@@ -1,4 +1,4 @@
-//! What is at no path, and asked for by another method.
+//! Unknown paths and wrong methods.
 
 use wire::problem::ProblemType;
 use wire::route;

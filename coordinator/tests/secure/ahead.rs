@@ -1,5 +1,4 @@
-//! Training ahead of rounds under secure aggregation: a full buffer is a round like any other, and nobody's update is fresher
-//! than what the coordinator told it to train from.
+//! Asynchronous rounds under secure aggregation: a full buffer is a normal round, and each update starts from the assigned version.
 
 use federation::round::{FailureReason, RoundState};
 use recipe::digest::{application_digest, round_digest, training_digest};
@@ -12,7 +11,7 @@ use crate::support::member::Member;
 use crate::support::private::{Derived, assert_variance, charged_variance, mechanism};
 use crate::support::secure::World;
 
-/// Five participants of whom four train at a time; three updates make a round.
+/// Five participants, four training at a time; three updates make a round.
 async fn buffered(schedule: Value) -> World {
     World::with(5, |spec| {
         spec["schedule"] = schedule;
@@ -38,12 +37,12 @@ async fn waits(member: &Member, world: &World) {
     assert!(matches!(reply, CheckInReply::ComeBack { .. }), "{reply:?}");
 }
 
-/// Says what it has of a training.
+/// Reports the state of its training.
 fn says(world: &mut World, at: usize, serial: u32, ready: bool) {
     world.members[at].training = json!({ "task": world.task, "serial": serial, "ready": ready });
 }
 
-/// Everybody checks in, and whoever is told to trains; says who and which training.
+/// All participants check in, and the assigned ones train; returns them with their trainings.
 async fn grant(world: &World) -> Vec<(usize, u32)> {
     for member in &world.members {
         member.check_in(&world.t).await;
@@ -58,14 +57,14 @@ async fn grant(world: &World) -> Vec<(usize, u32)> {
     told
 }
 
-/// What the members of a place's session agree on.
+/// The digest agreed by the members of a place's session.
 fn agreed(place: &Assignment) -> Digest {
     let application = application_digest(&place.encoding, &place.metrics, place.privacy.as_ref());
     let training = training_digest(&application, &place.task_name, &place.model, &place.training);
     round_digest(&training, place.base.version, &place.earlier)
 }
 
-/// These finish their trainings, and are drawn into the round they fill.
+/// These finish their trainings, and are drawn into the round filled by them.
 async fn draw(world: &mut World, number: u32, finished: &[(usize, u32)]) {
     for &(at, serial) in finished {
         says(world, at, serial, true);
@@ -80,7 +79,7 @@ async fn draw(world: &mut World, number: u32, finished: &[(usize, u32)]) {
     assert_eq!(world.state(number).await, RoundState::Sharing);
 }
 
-/// These finish their trainings, and the round they fill runs through.
+/// These finish their trainings, and the round filled by them completes.
 async fn aggregate(world: &mut World, number: u32, finished: &[(usize, u32)]) {
     draw(world, number, finished).await;
     let drawn = |at: usize| finished.iter().any(|(member, _)| *member == at);
@@ -119,7 +118,7 @@ async fn a_full_buffer_is_a_round_of_its_own_and_old_updates_join_the_next() {
     let view = world.view(1).await.buffer.unwrap();
     assert_eq!((view.mode, view.updates, view.max_staleness, view.mean_weight), (Mode::Buffered, 3, 0, 1.0));
 
-    // The fourth was still at it, and the fifth had taken a place of those that were drawn.
+    // The fourth was still training, and the fifth had taken a slot of the drawn ones.
     let slow = told[3];
     assert_eq!(told_to_train(&world.members[slow.0], &world).await.base.version, 0, "it is told the same again");
     assert_eq!(told_to_train(&world.members[idle], &world).await.base.version, 0);
@@ -160,7 +159,7 @@ async fn no_claim_makes_an_update_fresher_and_none_is_taken_twice() {
     }
     world.members[slow.0].training = Value::Null;
     aggregate(&mut world, 1, &told[..3]).await;
-    // In the sum already.
+    // Already in the sum.
     let (at, serial) = told[0];
     says(&mut world, at, serial, true);
     assert_eq!(discard(&world, at).await, (serial, DiscardReason::Unknown));
@@ -168,7 +167,7 @@ async fn no_claim_makes_an_update_fresher_and_none_is_taken_twice() {
 
     let fresh: Vec<_> = grant(&world).await.into_iter().filter(|told| *told != slow).collect();
     aggregate(&mut world, 2, &fresh).await;
-    // Two versions behind, where one is the most.
+    // Two versions behind; one is the maximum.
     says(&mut world, slow.0, slow.1, true);
     assert_eq!(discard(&world, slow.0).await, (slow.1, DiscardReason::TooStale));
     says(&mut world, slow.0, slow.1, false);
@@ -181,7 +180,7 @@ async fn places_are_free_again_when_a_training_is_given_up_or_nobody_counts_on_i
     let mut world = buffered(json!({ "mode": "buffered", "concurrency": 3, "training_deadline_ms": 60_000 })).await;
     let told = grant(&world).await;
     let [(first, serial), ..] = told[..] else { panic!("three at a time: {told:?}") };
-    // Who gives up rests until there is another version; another takes its place.
+    // A participant that gives up rests until the next version; another takes its slot.
     says(&mut world, first, serial, false);
     waits(&world.members[first], &world).await;
     let now: Vec<_> = grant(&world).await.iter().map(|(at, _)| *at).collect();
@@ -192,9 +191,9 @@ async fn places_are_free_again_when_a_training_is_given_up_or_nobody_counts_on_i
     world.t.work().await;
     let later = grant(&world).await;
     assert_eq!(later.len(), 3, "{later:?}");
-    // Who comes late with a finished update is heard all the same.
+    // A late finished update is still accepted.
     let trains = |at: usize| later.iter().any(|(other, _)| *other == at);
-    // Unless all of them were told to train anew.
+    // Unless all of them were assigned another training.
     if let Some((late, serial)) = told[1..].iter().find(|(at, _)| !trains(*at)).copied() {
         says(&mut world, late, serial, true);
         waits(&world.members[late], &world).await;
@@ -232,7 +231,7 @@ async fn a_training_is_for_a_round_that_has_not_drawn() {
     }
 }
 
-/// Noise is for as many as a round takes, and the ledger has one release a round, however old the updates are.
+/// Noise is for a round's cohort, and the ledger has one release per round, however old the updates are.
 #[tokio::test]
 async fn a_private_buffer_releases_what_the_ledger_says() {
     for name in ["central_gaussian", "distributed_skellam"] {
@@ -249,7 +248,7 @@ async fn a_private_buffer_releases_what_the_ledger_says() {
         aggregate(&mut world, 1, &told[..6]).await;
         let place = world.members[told[0].0].place.clone().unwrap();
         assert_eq!((place.privacy.as_ref(), place.cohort), (Some(&terms), 6), "{name}: the same terms");
-        // The others are one version behind now.
+        // The others are now one version behind.
         aggregate(&mut world, 2, &told[6..]).await;
         assert_eq!(world.view(2).await.buffer.unwrap().max_staleness, 1);
         let report = world.ledger().await;
@@ -261,7 +260,7 @@ async fn a_private_buffer_releases_what_the_ledger_says() {
         let charged = charged_variance(&report.releases[1].parameters);
         match derived.shares {
             None => assert_variance(&residual, charged),
-            // What colluders may tell is there, and not counted on.
+            // Noise known to colluders is present, but excluded from the charge.
             Some(_) => assert!(charged > 0.0),
         }
         let sensitivity = report.releases[1].parameters["sum"]["sensitivity"].as_f64().unwrap();

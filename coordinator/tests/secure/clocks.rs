@@ -1,4 +1,4 @@
-//! Coordinators over one database whose machines' clocks differ by hours: rounds and leases go by the database's.
+//! Coordinators on one database with machine clocks hours apart: rounds and leases use the database's clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use uuid::Uuid;
 use crate::support::{TestCoordinator, config, small_task};
 
 const HOUR: Duration = Duration::from_secs(3600);
-/// Less than the clocks are apart, and more than an answer of the database takes.
+/// Less than the clocks' difference, and more than a database response takes.
 const TOLERANCE: Duration = Duration::from_secs(600);
 
 fn earlier(than: Timestamp, by: Duration) -> Timestamp {
@@ -29,7 +29,7 @@ fn on(url: &str) -> Config {
     config
 }
 
-/// Another machine's, whose clock is set to this.
+/// A coordinator on another machine with this clock.
 async fn beside(url: &str, clock: Timestamp, seed: u64) -> Coordinator {
     let parts = Parts { clock: Arc::new(MockClock::new(clock)), random: Random::from_seed(seed) };
     Coordinator::assemble(&on(url), parts).await.unwrap()
@@ -86,7 +86,7 @@ async fn a_process_whose_clock_is_hours_off_ends_no_phase_of_another() {
     t.inner.stop().await;
 }
 
-/// The time of this process stands still, as that of a machine that is suspended, while the database's goes on.
+/// This process's time stops, as on a suspended machine, while the database's continues.
 async fn suspended(time: Duration) {
     tokio::time::pause();
     std::thread::sleep(time);

@@ -1,4 +1,4 @@
-//! A dealer that deals garbage, and one that is accused of it: the round ends, nothing is released, the number is spent.
+//! A dealer of garbage, and a falsely accused one: the round ends without a release, and its number is spent.
 
 use federation::round::{FailureReason, RoundState};
 use secure_agg::client::{Client, Received};
@@ -11,7 +11,7 @@ use wire::{Attempt, route};
 use crate::support::member::{Member, parts};
 use crate::support::secure::World;
 
-/// A round that collects, in which the first dealt garbage to the second; everything else is in order.
+/// A collecting round in which the first member dealt garbage to the second; the rest is valid.
 async fn garbage() -> World {
     let mut world = World::new(4).await;
     world.up_to(1, RoundState::Sharing).await;
@@ -61,7 +61,7 @@ async fn whoever_complained_sends_no_input() {
     let challenge = world.members[1].challenge(&world.t).await;
     let proof = evidence(&world, &world.members[1], &world.members[0]).await;
     let step = challenge.complain(&proof, &world.members[1].signer).unwrap();
-    // The work is not done yet: the round still collects.
+    // The inputs are incomplete: the round still collects.
     let complaint = step.send.encode();
     assert_eq!(world.members[1].say(&world.t, Answer::Complaint, &complaint).await.status, 204);
     let (sid, sender) = (proof.body.sid, 2);
@@ -81,7 +81,7 @@ async fn whoever_complained_sends_no_input() {
     assert!(reply.problem(ProblemType::NotAssigned).contains("complained"));
 }
 
-/// What is revealed for a dealer, were it bad: the key that opens its ciphertext for `holder`, out of the holder's journal.
+/// The key that opens a dealer's ciphertext for `holder`, from the holder's journal, as revealed in a complaint.
 fn key_for(holder: &Member, position: usize) -> [u8; 32] {
     let snapshot = holder.snapshots.last().unwrap();
     parts(snapshot)[3][32 * position..][..32].try_into().unwrap()
@@ -97,7 +97,7 @@ async fn a_false_complaint_ends_the_round_and_nothing_is_released() {
         Complaint::sign(body, &world.members[1].signer).unwrap().encode()
     };
     let (t, liar) = (&world.t, &world.members[1]);
-    // Not every lie gets in.
+    // Some lies are rejected.
     let detail = liar.say(t, Answer::Complaint, &accuse([1; 32], 9)).await.problem(ProblemType::SessionRejected);
     assert!(detail.starts_with("accused"), "{detail}");
     let forged = Complaint::sign(
@@ -135,7 +135,7 @@ async fn whoever_sent_its_input_has_nothing_to_complain_about() {
 async fn what_was_bent_on_the_way_is_no_reason_to_complain() {
     let mut world = World::new(4).await;
     world.up_to(1, RoundState::Collecting).await;
-    // A coordinator that bends what it delivers is found out by the dealer's signature; the real delivery is in order.
+    // The dealer's signature reveals a coordinator's modified delivery; the real delivery is valid.
     let reply = world.t.get(&world.members[1].who, &world.members[1].announcement(Announcement::Delivery, 0)).await;
     let mut delivery = secure_agg::messages::Delivery::decode(&reply.body).unwrap();
     let mut sealed: Vec<_> = delivery.sealed.as_slice().to_vec();

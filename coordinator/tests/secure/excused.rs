@@ -1,4 +1,4 @@
-//! Participants that an operator excuses, that give up, or whose certificate is revoked: no phase waits for them.
+//! Participants that are excused, give up, or are revoked: no phase waits for them.
 
 use federation::round::RoundState;
 use serde_json::json;
@@ -47,7 +47,7 @@ async fn no_phase_waits_for_whoever_leaves() {
             assert_eq!(world.state(1).await, phase, "four are still waited for");
             for phase in PHASES.into_iter().filter(|later| *later >= phase) {
                 assert_eq!(world.state(1).await, phase, "{leaves:?}");
-                // Not a moment passes: nobody is waited for in vain.
+                // No time passes: the round does not wait for excused participants.
                 world.act(phase, |at| at < 4).await;
             }
             let view = world.view(1).await;
@@ -65,7 +65,7 @@ async fn whoever_leaves_after_its_part_in_a_phase_is_not_waited_for_in_the_next(
         for phase in [RoundState::Sharing, RoundState::Collecting, RoundState::Confirming] {
             let mut world = World::new(5).await;
             world.up_to(1, phase).await;
-            // It does its part in this phase, and is gone before the others do theirs.
+            // It takes part in this phase, and leaves before the others act.
             world.act(phase, |at| at == 4).await;
             leave(&world, 4, leaves).await;
             world.act(phase, |at| at < 4).await;

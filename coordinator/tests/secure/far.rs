@@ -1,4 +1,4 @@
-//! Members at the end of a long line: two seconds each way, and phases that are shorter than a round trip.
+//! Members with a slow connection: two seconds each way, and phases shorter than a round trip.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::support::secure::World;
 const ONE_WAY: Duration = Duration::from_secs(2);
 const PHASE_MS: u64 = 3000;
 
-/// Five members; each tells such a round trip, if any.
+/// Five members, each with this reported round trip, if any.
 async fn world(round_trips_ms: [Option<u32>; 5]) -> World {
     let mut config = support::config();
     config.http.poll_max_ms = 1000;
@@ -29,7 +29,7 @@ async fn world(round_trips_ms: [Option<u32>; 5]) -> World {
     world
 }
 
-/// One phase after the other: they hear of it two seconds after it began, and what they say takes two more.
+/// One phase after the other: each announcement arrives two seconds late, and each answer takes two more.
 async fn far_away(world: &mut World) -> RoundView {
     world.join(|_| true).await;
     world.assign(|_| true).await;

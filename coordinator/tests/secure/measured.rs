@@ -1,4 +1,4 @@
-//! What `/metrics` tells of a round.
+//! Metrics of a round in `/metrics`.
 
 use std::collections::BTreeMap;
 
@@ -29,14 +29,14 @@ async fn a_round_tells_of_its_phases_steps_drops_and_devices() {
     let drops = [Drops::Never, Drops::Shares, Drops::Never, Drops::Never, Drops::Answer];
     assert_eq!(world.run(1, &drops).await.state, RoundState::Completed);
     let after = series(&world).await;
-    // The recorder is that of the process: other tests may add to it.
+    // The recorder belongs to the process: other tests may add to it.
     let grown = |name: &str| {
         let value = |at: &BTreeMap<String, f64>| at.get(name).copied().unwrap_or(0.0);
         value(&after) - value(&before)
     };
     for state in ["SELECTING", "SHARING", "COLLECTING", "CONFIRMING", "UNMASKING", "AGGREGATING"] {
         assert!(grown(&format!("tributary_round_phase_seconds_count{{phase=\"{state}\"}}")) >= 1.0, "{state}");
-        // A histogram and no summary: each bucket counts those before it, too, and the last one all.
+        // A histogram, not a summary: buckets are cumulative, and the last one counts all.
         let counts = buckets(&after, &format!("tributary_round_phase_seconds_bucket{{phase=\"{state}\""));
         assert!(counts.len() > 10 && counts.is_sorted_by_key(|bucket| bucket.1), "{state}: {counts:?}");
         let all = after[&format!("tributary_round_phase_seconds_count{{phase=\"{state}\"}}")];
@@ -57,7 +57,7 @@ async fn a_round_tells_of_its_phases_steps_drops_and_devices() {
         };
         assert!(after.keys().filter(device).any(|name| grown(name) >= 1.0), "{operation}: {after:?}");
     }
-    // The sums of this test, or of another one in the same process, are over or not; there was one.
+    // Sums of this or a concurrent test may be over; at least one existed.
     let peak = |name: &&String| name.starts_with("tributary_device_memory_peak_bytes{device=");
     assert!(after.keys().filter(peak).any(|name| after[name] >= 16.0), "{after:?}");
     assert!(after.keys().any(|name| name.starts_with("tributary_device_memory_bytes{device=")), "{after:?}");

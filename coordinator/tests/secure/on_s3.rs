@@ -1,4 +1,4 @@
-//! Blobs in a real S3 server with a copy on a disk: rounds end in the same models, whatever becomes of the objects.
+//! Blobs in a real S3 server with a copy on disk: rounds end in the same models despite lost or damaged objects.
 
 use coordinator::config::Config;
 use federation::round::RoundState;
@@ -33,14 +33,14 @@ impl Place {
         config
     }
 
-    /// Whether the object holds the bytes that its key says.
+    /// Whether the object's bytes match its key.
     fn is_whole(&self, key: &str) -> bool {
         let bytes = std::fs::read(self.server.object(key)).unwrap();
         let digest = ring::digest::digest(&ring::digest::SHA256, &bytes);
         key.ends_with(&hex::encode(digest.as_ref()))
     }
 
-    /// Puts other bytes into every object that is whole; returns their keys.
+    /// Damages every intact object; returns their keys.
     fn damage_all(&self) -> Vec<String> {
         let keys: Vec<_> = self.server.keys().into_iter().filter(|key| self.is_whole(key)).collect();
         for key in &keys {
@@ -107,7 +107,7 @@ async fn a_task_goes_on_while_the_copy_is_away_and_the_copy_gets_what_it_lacks()
     }
 }
 
-/// That the peer is asked to come back, and told neither where the blobs are nor who may use them.
+/// The response requests a retry, and reveals neither the store nor its credentials.
 fn asks_to_come_back(reply: &Reply) {
     assert_eq!(reply.problem(ProblemType::Unavailable), "");
     assert_eq!(reply.headers["retry-after"], "5");
@@ -128,11 +128,11 @@ async fn while_the_server_is_away_participants_are_asked_to_come_back() {
     let send = async |n: usize| t.send(&who[n], t.upload(&assignments[n], enrolled[n].0, &inputs[n])).await;
 
     place.server.kill();
-    // A copy that was looked at lately is good for a while.
+    // A recently checked copy is valid for a while.
     t.advance(std::time::Duration::from_secs(11));
     asks_to_come_back(&t.get(&who[0], &base).await);
     asks_to_come_back(&send(0).await);
-    // What needs no blob is served.
+    // Requests without blobs are served.
     t.check_in(&who[1], "small").await;
 
     place.server.restart();
@@ -171,7 +171,7 @@ async fn readiness_moves_no_model_and_tells_of_one_that_is_gone() {
     let told = String::from_utf8(world.t.get(&world.t.viewer, "/readyz").await.body).unwrap();
     assert!(told.starts_with("degraded") && told.contains(newest), "{told}");
 
-    // Other bytes of the same length are found before they are sent, or a round opens from them, and told from then on.
+    // Changed bytes of the same length are detected before they are sent or a round uses them, and reported from then on.
     let damaged: Vec<_> = kept.iter().map(|byte| byte ^ 1).collect();
     std::fs::write(place.server.object(&key), damaged).unwrap();
     let refused = world.t.get(&world.t.viewer, "/v1/tasks/secure/models/1/parameters").await;
@@ -179,4 +179,36 @@ async fn readiness_moves_no_model_and_tells_of_one_that_is_gone() {
     world.t.advance(std::time::Duration::from_secs(2));
     let told = String::from_utf8(world.t.get(&world.t.viewer, "/readyz").await.body).unwrap();
     assert!(told.starts_with("degraded") && told.contains(newest), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readiness_is_answered_within_two_seconds_whatever_the_bucket_does() {
+    let place = Place::new();
+    let mut config = place.config();
+    config.blobs.replicas.clear();
+    let t = TestCoordinator::with(&config).await;
+    let ready = async || {
+        t.advance(std::time::Duration::from_secs(2));
+        let reply = tokio::time::timeout(std::time::Duration::from_secs(2), t.get(&t.viewer, route::READYZ)).await;
+        reply.expect("an answer within two seconds")
+    };
+    assert_eq!(ready().await.body, b"ready\n");
+    for treatment in [
+        Treatment::Refuse(http::StatusCode::FORBIDDEN),
+        Treatment::Refuse(http::StatusCode::INTERNAL_SERVER_ERROR),
+        Treatment::Delay(std::time::Duration::from_secs(14)),
+    ] {
+        place.server.treat(move |_, _| treatment);
+        for _ in 0..2 {
+            let detail = ready().await.problem(ProblemType::Unavailable);
+            assert!(detail.contains("the folder of blobs"), "{treatment:?}: {detail}");
+        }
+        place.server.treat(|_, _| Treatment::Serve);
+        let mut left = 600;
+        while ready().await.status != 200 {
+            assert!(left > 0, "{treatment:?}: it is ready again");
+            left -= 1;
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+    }
 }

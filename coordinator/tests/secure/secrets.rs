@@ -1,4 +1,4 @@
-//! What no database, blob, log, metric or answer may hold: seeds, keys, shares, single updates.
+//! Secrets absent from all databases, blobs, logs, metrics and responses: seeds, keys, shares, single updates.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -10,7 +10,7 @@ use wire::route;
 use crate::support::member::parts;
 use crate::support::secure::World;
 
-/// Where everything is logged to.
+/// Captures the log.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -25,7 +25,7 @@ impl Write for Log {
     }
 }
 
-/// The log of the process, from now on, with everything that is logged at all.
+/// The log of the process from now on, at the most verbose level.
 fn capture() -> Log {
     let log = Log::default();
     let writer = log.clone();
@@ -37,13 +37,13 @@ fn capture() -> Log {
     log
 }
 
-/// Everything secret that a participant has written to its journal, by what it is.
+/// All secrets written by a participant to its journal, by kind.
 struct Secrets {
-    /// Seeds of masks, private keys, single-use keys, shares of its own seeds: nobody else may ever see them.
+    /// Seeds of masks, private keys, single-use keys, shares of its own seeds: never revealed to others.
     own: Vec<Vec<u8>>,
     /// Both shares of every dealer.
     held: Vec<Vec<u8>>,
-    /// One of each, which the last message tells the coordinator.
+    /// One of each, revealed to the coordinator by the last message.
     revealed: Vec<Vec<u8>>,
 }
 
@@ -76,7 +76,7 @@ fn contains(haystack: &[u8], needle: &[u8]) -> bool {
     haystack.windows(needle.len()).any(|window| window == needle)
 }
 
-/// The ways in which bytes can be written into text.
+/// Textual encodings of bytes.
 fn spellings(secret: &[u8]) -> Vec<Vec<u8>> {
     let start = &secret[..secret.len().min(15)];
     let list: Vec<_> = start.iter().map(u8::to_string).collect();
@@ -91,7 +91,7 @@ fn spellings(secret: &[u8]) -> Vec<Vec<u8>> {
     ]
 }
 
-/// Everything outside of the participants.
+/// All data outside of the participants.
 struct Outside(Vec<(String, Vec<u8>)>);
 
 impl Outside {
@@ -121,7 +121,7 @@ impl Outside {
         Self(places)
     }
 
-    /// Looks for every spelling of every secret, all at once: what is searched is long.
+    /// Searches for every encoding of every secret at once, since the data is long.
     fn must_not_hold(&self, secrets: &[(&'static str, Vec<u8>)]) {
         let mut first_two = vec![false; 1 << 16];
         let mut spelt: HashMap<[u8; 8], Vec<(&'static str, Vec<u8>)>> = HashMap::new();
@@ -150,12 +150,12 @@ async fn no_secret_is_stored_logged_measured_or_told() {
     let log = capture();
     let mut world = World::on_disk(5, |_| {}).await;
     world.up_to(1, RoundState::Collecting).await;
-    // One deals and sends nothing more: its mask seed is opened in the end, and goes again.
+    // One deals and then stops: its mask seed is opened in the end, and deleted again.
     world.act(RoundState::Collecting, |at| at < 4).await;
     world.time_out().await;
     world.act(RoundState::Confirming, |at| at < 4).await;
 
-    // While the answers come they are kept, but sealed.
+    // Received answers are stored, but sealed.
     world.act(RoundState::Unmasking, |at| at < 3).await;
     assert_eq!(world.state(1).await, RoundState::Unmasking);
     let during = Outside::look(&world, &log).await;
@@ -179,7 +179,7 @@ async fn no_secret_is_stored_logged_measured_or_told() {
     }
     during.must_not_hold(&found);
     after.must_not_hold(&found);
-    // The search finds what is there.
+    // The search finds existing data.
     let masked = [("a masked input", world.members[0].masked.clone())];
     assert!(std::panic::catch_unwind(|| after.must_not_hold(&masked)).is_err(), "masked inputs are blobs");
     assert!(contains(&log.0.lock().unwrap(), b"sum released"));

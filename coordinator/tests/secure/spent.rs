@@ -1,4 +1,4 @@
-//! Rounds that fail: before inputs can be out the number is tried again; after that it is spent, and the next one trains anew.
+//! Failed rounds: before inputs can be out, the number is retried; afterwards it is spent, and the next one trains anew.
 
 use coordinator::work::StepError;
 use federation::round::{FailureReason, RoundState};
@@ -16,7 +16,7 @@ async fn task(world: &World) -> Value {
     world.t.get(&world.t.viewer, "/v1/tasks/secure").await.json()
 }
 
-/// Waits for the pause after a failure to be over.
+/// Waits for the end of the pause after a failure.
 async fn next_attempt(world: &World) {
     world.t.advance(PHASE);
     world.t.work().await;
@@ -25,18 +25,18 @@ async fn next_attempt(world: &World) {
 #[tokio::test]
 async fn what_fails_before_inputs_can_be_out_is_tried_again_under_the_same_number() {
     let mut world = World::new(5).await;
-    // Nobody comes.
+    // No participant checks in.
     world.t.work().await;
     world.time_out().await;
     assert!(!world.assert_failed(1, FailureReason::TooFewParticipants).await.spent);
     next_attempt(&world).await;
     assert_eq!(world.view(1).await.attempt, 2);
-    // They come, and fall silent.
+    // They check in, and fall silent.
     let view = world.run(1, &[Drops::Shares; 5]).await;
     assert_eq!((view.attempt, view.spent), (2, false));
     world.assert_failed(1, FailureReason::TooFewShares).await;
     next_attempt(&world).await;
-    // Everybody is invited to the next attempt, and has fresh keys for it.
+    // All are invited to the next attempt, with fresh keys.
     let invitation = world.members[0].invited(&world.t).await;
     assert_eq!((invitation.round, invitation.attempt), (1, 3));
     let view = world.complete(1).await;
@@ -66,7 +66,7 @@ async fn what_fails_later_spends_its_number_and_versions_stay_consecutive() {
     assert_eq!(world.released(4).await, Some(world.plain(4, |_| true)));
     let after = task(&world).await;
     assert_eq!((&after["status"], &after["rounds_completed"]), (&json!("ACTIVE"), &json!(1)));
-    // Two completed rounds were asked for, whatever their numbers.
+    // The task requires two completed rounds, with any numbers.
     assert_eq!(world.complete(5).await.model.unwrap().version, 2);
     let after = task(&world).await;
     assert_eq!((&after["status"], &after["model_version"]), (&json!("COMPLETED"), &json!(2)));
@@ -96,7 +96,7 @@ async fn a_sum_that_is_not_released_in_time_spends_its_number() {
         answer = member.reveal(&world.t).await;
         assert_eq!(member.say(&world.t, Answer::UnmaskShares, &answer).await.status, 204);
     }
-    // It dies with the sum in its hands: two points of closing the phase, then the first of releasing.
+    // It dies with the sum in memory: two points of closing the phase, then the first of releasing.
     let died = world.engine(DieAt::nth(2), 1).step_all().await;
     assert!(matches!(died, Err(StepError::Stopped("release_sum: before the blob"))), "{died:?}");
     assert_eq!(world.state(1).await, RoundState::Aggregating);
@@ -133,7 +133,7 @@ async fn garbage_under_a_mask_shows_in_the_sum_and_spends_the_number() {
     assert_eq!(world.complete(2).await.model.unwrap().version, 1);
 }
 
-/// Everybody answers; these swap two of the shares that they were given.
+/// All answer; these swap two of their received shares.
 async fn lied_to(liars: usize, answers: usize) -> World {
     let mut world = World::new(5).await;
     world.up_to(1, RoundState::Unmasking).await;
@@ -185,7 +185,7 @@ async fn failed_attempts_are_counted_across_spent_numbers_until_the_task_is_paus
     let why = paused["history"].as_array().unwrap().last().unwrap()["detail"].as_str().unwrap().to_owned();
     assert!(why.contains("3 failed attempts"), "{why}");
     world.t.get(&world.t.viewer, "/v1/tasks/secure/rounds/3").await.problem(ProblemType::NotFound);
-    // An operator grants as many again; a completed round starts the count anew.
+    // An operator grants as many again; a completed round resets the count.
     world.t.post(&world.t.operator, "/v1/tasks/secure/resume", &json!({})).await;
     assert_eq!(world.complete(3).await.model.unwrap().version, 1);
 }

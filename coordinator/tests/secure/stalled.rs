@@ -1,4 +1,4 @@
-//! Rounds that could go on for ever: a liar among the fewest that are needed, a session that cannot be read any more.
+//! Potentially endless rounds: a liar among the minimum number of participants, an unreadable session.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use wire::participant::CheckInReply;
 use crate::support::member::{Member, keys_json};
 use crate::support::secure::{PHASE, World};
 
-/// Lets background work do all it can, which must have an end.
+/// Runs all possible background work, with a timeout.
 async fn work(world: &World) {
     let worked = tokio::time::timeout(Duration::from_secs(60), world.t.work()).await;
     worked.expect("background work goes round in circles");
 }
 
-/// Checks in with the signing key of `victim` among its own keys, which everybody knows from earlier rosters.
+/// Checks in with the signing key of `victim`, public from earlier rosters, among its own keys.
 async fn join_with_another_s_key(world: &mut World, liar: usize, victim: usize) {
     let identity = world.members[victim].signer.identity().0;
     let member = &mut world.members[liar];
@@ -77,7 +77,7 @@ async fn a_repeated_key_among_the_fewest_that_are_needed_is_made_up_for_by_the_n
 
 #[tokio::test]
 async fn a_repeated_key_does_not_use_up_a_number_for_want_of_inputs() {
-    // Three could have a session, but four inputs are demanded.
+    // Three could have a session, but four inputs are required.
     let mut world = World::with(5, |spec| {
         spec["selection"]["cohort"] = json!({ "count": 4 });
         spec["rounds"]["collect_min"] = json!(4);
@@ -106,7 +106,7 @@ async fn whoever_s_certificate_has_ended_before_the_draw_is_not_in_the_roster() 
     for member in &mut world.members[..3] {
         member.join(&world.t).await;
     }
-    // It was good when it came. Everybody else would refuse a roster with it.
+    // It was valid on arrival. All others would refuse a roster with it.
     world.t.advance(Duration::from_secs(6));
     world.members[3].join(&world.t).await;
     work(&world).await;

@@ -1,4 +1,4 @@
-//! A collector of traces that does not answer costs no round, and is not waited for.
+//! A silent trace collector does not delay rounds.
 
 use std::net::TcpListener;
 
@@ -11,7 +11,7 @@ use crate::support::secure::World;
 
 #[tokio::test]
 async fn rounds_go_on_while_the_collector_is_silent() {
-    // Connections arrive, and nobody ever reads from them.
+    // Connections arrive and are never read.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut config = config();
     config.traces.endpoint = Some(format!("http://{}/v1/traces", silent.local_addr().unwrap()));
@@ -20,7 +20,7 @@ async fn rounds_go_on_while_the_collector_is_silent() {
     for round in 1..=2 {
         assert_eq!(world.complete(round).await.state, RoundState::Completed);
     }
-    // Whoever stops waits for some seconds at most.
+    // Shutdown waits for at most a few seconds.
     world.t.inner.stop().await;
 }
 
@@ -38,7 +38,7 @@ async fn who_is_followed_is_told_the_trace_and_others_are_not() {
         let contexts = told.iter().flatten().map(|trace| trace.parse::<TraceContext>().unwrap().trace);
         let distinct: std::collections::HashSet<_> = contexts.collect();
         assert_eq!(distinct.len(), if is_told { 4 } else { 0 }, "each has a trace of its own");
-        // A header that nobody gave it changes nothing for whoever sends it.
+        // A forged header changes nothing for its sender.
         let mut request = http::Request::get(route::HEALTHZ).body(axum::body::Body::empty()).unwrap();
         let invented = TraceContext { trace: [1; 16], span: [2; 8] }.to_string();
         request.headers_mut().insert(TRACEPARENT, invented.parse().unwrap());

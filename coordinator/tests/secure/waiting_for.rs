@@ -1,4 +1,4 @@
-//! What operators are told that a task waits for, in every phase of a round under secure aggregation.
+//! The reported reason for waiting, in every phase of a round under secure aggregation.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ async fn waiting_for(world: &World) -> Value {
     world.t.get(&world.t.viewer, "/v1/tasks/secure").await.json()["waiting_for"].clone()
 }
 
-/// The expected view: the first round is in this phase, and lacks so many answers.
+/// The expected view: the first round is in this phase, and lacks this number of answers.
 async fn phase(world: &World, state: RoundState, more: Option<u32>) -> Value {
     let view = world.view(1).await;
     assert_eq!(view.state, state);

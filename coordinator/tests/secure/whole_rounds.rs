@@ -1,5 +1,6 @@
-//! From keys to model version: the released sum is that of the survivors, to the last bit, whoever falls silent when.
+//! From keys to model version: the released sum is exactly that of the survivors, with any dropouts.
 
+use federation::id::RoundKey;
 use federation::round::{AssignmentState, FailureReason, RoundState};
 use federation::task_status::TaskStatus;
 use serde_json::json;
@@ -10,13 +11,13 @@ use wire::route;
 
 use crate::support::secure::{Drops, World};
 
-/// Who is in U1…U5, counted.
+/// The sizes of U1…U5.
 fn sets(view: &RoundView) -> [u32; 5] {
     let session = view.secure_aggregation.as_ref().unwrap();
     [session.advertised, session.shared, session.included, session.signed, session.unmasked]
 }
 
-/// The sets that a participant which falls silent there is in.
+/// The sets of a participant that falls silent at this point.
 fn sets_of(drops: Drops) -> Vec<String> {
     let count = match drops {
         Drops::Keys => 0,
@@ -34,7 +35,7 @@ async fn assert_exact(world: &World, number: u32, drops: &[Drops]) {
     assert_eq!(world.released(number).await, Some(expected), "{drops:?}");
 }
 
-/// What the coordinator signs of a version.
+/// The signed provenance of a version.
 async fn record(world: &World, version: u32) -> Provenance {
     let path = route::fill(route::MODEL_PROVENANCE, &[&world.task, &version]);
     world.t.get(&world.t.viewer, &path).await.read::<SignedProvenance>().open().unwrap()
@@ -58,7 +59,34 @@ async fn a_round_in_which_nobody_is_missing() {
     let means: Vec<_> = view.metrics.keys().cloned().collect();
     assert_eq!(means, ["loss"], "metrics travel inside the mask");
     let task = world.t.get(&world.t.viewer, "/v1/tasks/secure").await.json();
-    assert_eq!(task["updates_readable_by"], "nobody");
+    assert_eq!(task["protection"]["updates"], "hidden_in_sums");
+}
+
+/// Each of two members could subtract its own input from their sum.
+#[tokio::test]
+async fn a_sum_of_two_of_three_is_not_opened() {
+    let mut world = World::with(3, |spec| spec["rounds"]["collect_min"] = json!(2)).await;
+    world.run(1, &[Drops::Input, Drops::Never, Drops::Never]).await;
+    let view = world.assert_failed(1, FailureReason::TooFewInputs).await;
+    assert_eq!(view.secure_aggregation.map(|session| session.threshold), Some(2), "the threshold alone allows it");
+    // The next round opens after a pause.
+    world.time_out().await;
+    let view = world.complete(2).await;
+    assert_eq!(view.reported, 3, "the next round has all three");
+}
+
+/// A viewer of rounds with different cohorts could subtract exact figures.
+#[tokio::test]
+async fn metrics_of_a_round_are_rounded() {
+    let mut world = World::new(5).await;
+    let view = world.complete(1).await;
+    let key = RoundKey { task: world.task, number: 1 };
+    let row = world.t.inner.store.read("test", |tx| Box::pin(async move { tx.round(key).await }));
+    let exact = row.await.unwrap().unwrap().metrics.remove(0);
+    let shown = view.metrics["loss"];
+    assert_eq!((exact.count, shown.count), (55, 60));
+    assert_eq!(shown.value, format!("{:.1}", exact.value).parse::<f64>().unwrap(), "{exact:?}");
+    assert_ne!(shown.value, exact.value);
 }
 
 #[tokio::test]
@@ -92,13 +120,10 @@ async fn the_operator_sees_phases_bytes_and_work() {
     assert_eq!(view.bytes_up, view.phases.iter().map(|phase| phase.bytes_up).sum::<u64>());
     let work = view.work.unwrap();
     assert!(work.sum_device.starts_with("cpu") && work.unmask_device.starts_with("cpu"), "{work:?}");
+    let no_gpu = cfg!(any(feature = "cuda", feature = "wgpu")).then_some(DeviceReason::NoGpu);
     let reasons = (work.sum_because, work.unmask_because, work.device_failure.as_deref());
-    assert_eq!(
-        reasons,
-        (Some(DeviceReason::NoGpu), Some(DeviceReason::NoGpu), None),
-        "`auto`, and it is the processor"
-    );
-    // Nobody is missing: one self mask for each.
+    assert_eq!(reasons, (no_gpu, no_gpu, None), "`auto`, and it is the processor: a build without GPUs had no choice");
+    // Without dropouts: one self mask for each.
     let words = u64::try_from(world.model.codec.len()).unwrap();
     assert!(work.keystream_bytes >= 5 * 4 * words, "{work:?}");
     assert!(work.sum_seconds >= 0.0 && work.unmask_seconds >= 0.0);
@@ -155,7 +180,7 @@ async fn somebody_falls_silent_in_every_phase_of_one_round() {
     assert_eq!(counts, [9, 8, 7, 6, 5, 7], "who answered each phase; then the inputs of the sum: {view:?}");
     let cohort = world.assignments(1).await;
     assert!(!cohort.contains_key(&world.members[8].id), "without keys nobody is drawn");
-    // The next round is drawn from whoever has keys for it.
+    // The next round is drawn from participants with keys for it.
     let mut drops = [Never; 10];
     drops[0] = Keys;
     let view = world.run(2, &drops).await;

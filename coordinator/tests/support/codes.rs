@@ -1,4 +1,4 @@
-//! The authorization code flow of a test's identity provider: what browsers ask for, and tokens for the codes that they are given.
+//! The authorization code flow of a test's identity provider: authorization requests, and tokens for issued codes.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::sha256;
 
-/// What a browser asked for.
+/// Parameters of an authorization request with an issued code.
 struct Grant {
     client_id: String,
     redirect_uri: String,
@@ -22,31 +22,31 @@ struct Grant {
     nonce: String,
 }
 
-/// What the token endpoint answers instead of a token.
+/// The token endpoint's response instead of a token.
 #[derive(Clone)]
 pub(crate) enum Instead {
     Text(u16, String),
-    /// So many bytes.
+    /// This number of bytes.
     Bytes(usize),
-    /// Nothing, ever.
+    /// Never responds.
     Silence,
 }
 
 type MakeToken = Box<dyn Fn(&str) -> String + Send>;
 
-/// Codes and what becomes of them.
+/// Issued codes and their exchange.
 #[derive(Default)]
 pub(crate) struct Codes {
     granted: Mutex<BTreeMap<String, Grant>>,
     /// Makes a token for the client with this nonce.
     token: Mutex<Option<MakeToken>>,
     instead: Mutex<Option<Instead>>,
-    /// What a confidential client sends.
+    /// The expected credentials of a confidential client.
     credentials: Mutex<Option<(String, String)>>,
     asked: AtomicUsize,
 }
 
-/// Where the provider sends a browser back to.
+/// The provider's redirect of a browser.
 pub(crate) struct Redirect {
     pub(crate) uri: String,
     pub(crate) code: String,
@@ -71,12 +71,12 @@ impl Codes {
         *self.credentials.lock().unwrap() = Some((client_id.to_owned(), secret.to_owned()));
     }
 
-    /// How often the token endpoint was asked.
+    /// Number of requests to the token endpoint.
     pub(crate) fn asked(&self) -> usize {
         self.asked.load(Ordering::SeqCst)
     }
 
-    /// Somebody signs in at the page to which a browser was sent.
+    /// Signs in at the provider's page.
     pub(crate) fn authorize(&self, url: &str) -> Redirect {
         let fields = query(Url::parse(url).unwrap().query().unwrap());
         let field = |name: &str| fields.get(name).unwrap_or_else(|| panic!("no {name} in {url}")).clone();

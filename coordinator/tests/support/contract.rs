@@ -1,4 +1,4 @@
-//! Every answer that a test is given is one that the OpenAPI document names.
+//! Checks that every response in a test is documented in OpenAPI.
 
 use std::sync::LazyLock;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 static DOCUMENT: LazyLock<Value> =
     LazyLock::new(|| serde_json::from_slice(&coordinator::http::document()).expect("a document in JSON"));
 
-/// What the document says of the path's operation; `None` for paths and methods that it does not name.
+/// The documented operation of the path; `None` if undocumented.
 fn operation(method: &Method, path: &str) -> Option<&'static Value> {
     let parts: Vec<_> = path.split('/').collect();
     let fits = |template: &&String| {
@@ -22,7 +22,7 @@ fn operation(method: &Method, path: &str) -> Option<&'static Value> {
     Some(&paths[template][method.as_str().to_lowercase()]).filter(|operation| !operation.is_null())
 }
 
-/// Checks the status and the media type of an answer.
+/// Checks the status and the media type of a response.
 #[track_caller]
 pub(crate) fn check(method: &Method, path: &str, status: StatusCode, headers: &HeaderMap, body: &[u8]) {
     let Some(operation) = operation(method, path) else { return };

@@ -1,14 +1,11 @@
-//! A worker that dies where a test wants it to.
-
-#![allow(clippy::allow_attributes, reason = "whether the next one is needed depends on the test")]
-#![allow(dead_code, reason = "each test uses a part of it")]
+//! Kills a worker at a chosen point.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use coordinator::work::{FailPoint, StepError};
 
-/// Lets a worker die: at the `n`-th point it reaches, and counts the points in between.
+/// Kills a worker at the `n`-th point, and counts the points in between.
 #[derive(Debug)]
 pub(crate) struct DieAt {
     left: Mutex<Option<usize>>,

@@ -1,4 +1,4 @@
-//! Blobs that fail when a test wants them to.
+//! Blobs with injected faults.
 
 use std::collections::HashSet;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -11,19 +11,19 @@ use bytes::Bytes;
 use federation::id::Digest;
 use store::{BlobRead, BlobStore, BlobWriter, Result as StoreResult, StoreError};
 
-/// What is wrong with a store of blobs.
+/// The fault of a blob store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     None,
     /// Every call fails.
     Away,
-    /// Nothing more can be stored.
+    /// Storing fails for lack of space.
     Full,
-    /// It takes so long until bytes are stored.
+    /// Storing takes this long.
     Slow(Duration),
 }
 
-/// Blobs that fail when told to.
+/// Blobs that fail on demand.
 pub(crate) struct FaultyBlobs {
     inner: Arc<dyn BlobStore>,
     fault: Mutex<Fault>,
@@ -48,22 +48,22 @@ impl FaultyBlobs {
         *self.fault.lock().unwrap() = fault;
     }
 
-    /// From now on this blob holds other bytes.
+    /// Makes this blob return other bytes.
     pub(crate) fn damage(&self, digest: Digest) {
         self.damaged.lock().unwrap().insert(digest);
     }
 
-    /// What was damaged is whole again.
+    /// Repairs a damaged blob.
     pub(crate) fn mend(&self, digest: Digest) {
         self.damaged.lock().unwrap().remove(&digest);
     }
 
-    /// Calls that failed so far.
+    /// Number of failed calls.
     pub(crate) fn failures(&self) -> usize {
         self.failures.load(Ordering::SeqCst)
     }
 
-    /// Blobs that were read as a whole so far.
+    /// Number of blobs read as a whole.
     pub(crate) fn held(&self) -> usize {
         self.held.load(Ordering::SeqCst)
     }
@@ -83,7 +83,7 @@ impl FaultyBlobs {
     }
 }
 
-/// Other bytes, as many.
+/// Other bytes of the same length.
 #[derive(Debug)]
 struct Damaged(Box<dyn BlobRead>);
 

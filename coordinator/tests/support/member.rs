@@ -1,5 +1,5 @@
-//! One participant of secure aggregation that a test tells what to say, one message at a time: a real key, a certificate of the
-//! coordinator's authority, the real client, and a journal in memory.
+//! A participant of secure aggregation driven by a test message by message: a real key, a certificate of the coordinator's authority, the
+//! real client, and a journal in memory.
 
 use axum::body::Body;
 use federation::id::ParticipantId;
@@ -11,14 +11,16 @@ use rand_chacha::ChaCha20Rng;
 use recipe::TaskModel;
 use rustls_pki_types::PrivatePkcs8KeyDer;
 use secure_agg::MemorySigner;
+use secure_agg::batch::draw::{Batch, Drawing, Drawn, Pool, offer};
 use secure_agg::client::{Challenge, Client, Received, Release, Setup, Transition, advertise_keys};
 use secure_agg::codec::Message;
 use secure_agg::messages::{self, Agreement, Delivery, MaskedInput, Roster, ShareKeys, Survivors};
 use secure_agg::params::{Policy, SessionConfig};
 use serde_json::{Value, json};
+use wire::base64::Base64;
 use wire::certificate::{Authority, chain_der};
 use wire::headers::{CONTENT_SHA256, MEDIA_MASKED_INPUT, MEDIA_SECURE_AGG, SIGNED_INPUT};
-use wire::participant::{Announcement, Answer, Assignment, CheckInReply, Invitation};
+use wire::participant::{Announcement, Answer, Assignment, BatchStep, CheckInReply, Invitation};
 use wire::route;
 
 use super::{Reply, TestCoordinator, Who, private, put, sha256, who};
@@ -35,18 +37,21 @@ pub(crate) struct Member {
     pub(crate) client: Option<Client>,
     /// Every snapshot it wrote, the newest last.
     pub(crate) snapshots: Vec<Vec<u8>>,
-    /// What its newest keys are for.
+    /// The invitation for its newest keys.
     pub(crate) invitation: Option<Invitation>,
     pub(crate) place: Option<Assignment>,
-    /// What it says of a training ahead of rounds.
+    /// The reported state of an asynchronous training.
     pub(crate) training: Value,
-    /// What it says of its line, in milliseconds.
+    /// The reported round trip, in milliseconds.
     pub(crate) round_trip_ms: Option<u32>,
+    /// Its fixed batch, or its current draw.
+    batch: Option<Batch>,
+    drawing: Option<Drawing>,
     /// The body it sent.
     pub(crate) masked: Vec<u8>,
-    /// What is under the masks.
+    /// The words under the masks.
     pub(crate) words: Vec<u32>,
-    /// The same without the noise that it added.
+    /// The same without its own noise.
     pub(crate) plain: Vec<u32>,
 }
 
@@ -72,18 +77,20 @@ impl Member {
             place: None,
             training: Value::Null,
             round_trip_ms: None,
+            batch: None,
+            drawing: None,
             masked: Vec::new(),
             words: Vec::new(),
             plain: Vec::new(),
         }
     }
 
-    /// Its authority, as it believes it now.
+    /// Its authority at the present time.
     pub(crate) fn authority(&self, t: &TestCoordinator) -> Authority {
         Authority::new(self.issuer.clone(), t.clock.now())
     }
 
-    /// Makes the state durable, and goes on from what is durable.
+    /// Makes the state durable, and continues from the durable state.
     pub(crate) fn keep<N, M>(&mut self, step: Transition<N, M>) -> M {
         self.snapshots.push(step.persist.expose().to_vec());
         self.client = Some(Client::restore(step.persist.expose()).unwrap());
@@ -104,10 +111,72 @@ impl Member {
         let mut body =
             json!({ "task": "secure", "examples": 10, "wait_ms": 0, "keys": keys, "training": self.training });
         body["round_trip_ms"] = json!(self.round_trip_ms);
+        body["batch"] = self.batch_report();
         t.post(&self.who, route::CHECK_IN, &body).await
     }
 
-    /// What it is invited to.
+    /// Checks in with a false report of its batch.
+    pub(crate) async fn check_in_as(&self, t: &TestCoordinator, batch: &Value) -> Reply {
+        let body = json!({ "task": "secure", "examples": 10, "wait_ms": 0, "batch": batch });
+        t.post(&self.who, route::CHECK_IN, &body).await
+    }
+
+    pub(crate) fn batch_id(&self) -> Option<[u8; 32]> {
+        self.batch.as_ref().map(|batch| batch.id)
+    }
+
+    fn batch_size(&self) -> u16 {
+        self.batch.as_ref().map_or(0, Batch::size)
+    }
+
+    /// Its report of its batch.
+    pub(crate) fn batch_report(&self) -> Value {
+        let draw = |drawing: &Drawing| uuid::Uuid::from_bytes(*drawing.draw());
+        match (&self.drawing, &self.batch) {
+            (Some(drawing @ Drawing::Offered(state)), _) => {
+                json!({ "state": "offer", "draw": draw(drawing), "offer": Base64(state.message().encode()) })
+            }
+            (Some(drawing @ Drawing::Revealed(state)), _) => {
+                json!({ "state": "reveal", "draw": draw(drawing), "reveal": Base64(state.message().encode()) })
+            }
+            (None, Some(batch)) => {
+                json!({ "state": "member", "size": batch.size(), "batch": federation::id::Digest(batch.id) })
+            }
+            (None, None) => Value::Null,
+        }
+    }
+
+    /// Makes an offer for a draw of batches.
+    pub(crate) fn offer(&mut self, draw: uuid::Uuid, size: u16) {
+        let id = self.id.0.as_bytes();
+        let offered = offer(*draw.as_bytes(), size, id, &self.certificate, &self.signer, &mut self.rng);
+        self.drawing = Some(Drawing::Offered(offered.unwrap()));
+    }
+
+    /// Accepts the pool of a draw.
+    pub(crate) fn reveal_nonce(&mut self, t: &TestCoordinator, step: &BatchStep) {
+        let (BatchStep::Reveal { pool, .. }, Some(Drawing::Offered(offered))) = (step, self.drawing.take()) else {
+            panic!("{step:?} without an offer")
+        };
+        let revealed = offered.reveal(&Pool::decode(&pool.0).unwrap(), 3, &self.authority(t)).unwrap();
+        self.drawing = Some(Drawing::Revealed(Box::new(revealed)));
+    }
+
+    /// Takes the next step of a draw of batches; false if it waits or has its batch.
+    pub(crate) async fn draw_batch(&mut self, t: &TestCoordinator) -> bool {
+        let CheckInReply::Batch(step) = self.check_in(t).await else { return false };
+        match &*step {
+            BatchStep::Offer { draw, size, .. } => self.offer(*draw, *size),
+            BatchStep::Reveal { .. } => self.reveal_nonce(t, &step),
+            BatchStep::Drawn { drawn, .. } => {
+                let Some(Drawing::Revealed(revealed)) = self.drawing.take() else { panic!("{step:?}") };
+                self.batch = Some(revealed.finish(&Drawn::decode(&drawn.0).unwrap()).unwrap());
+            }
+        }
+        true
+    }
+
+    /// Its invitation.
     pub(crate) async fn invited(&self, t: &TestCoordinator) -> Invitation {
         match self.check_in(t).await {
             CheckInReply::Invited(invitation) => *invitation,
@@ -115,7 +184,7 @@ impl Member {
         }
     }
 
-    /// Fresh keys for an attempt, as they go into a check-in.
+    /// Fresh keys for an attempt, in the form of a check-in.
     pub(crate) fn keys(&mut self, invitation: &Invitation) -> Value {
         let setup = Setup {
             round: messages::RoundId::new(invitation.task.0.as_bytes(), invitation.round.into(), invitation.attempt),
@@ -123,6 +192,7 @@ impl Member {
             certificate: self.certificate.clone(),
             config: SessionConfig::from(&invitation.terms),
             policy: FLOORS,
+            batch: self.batch_id(),
         };
         let same_round = |client: &Client| client.round().round == u64::from(invitation.round);
         let step = match self.client.take().filter(same_round) {
@@ -142,7 +212,7 @@ impl Member {
         assert!(matches!(reply, CheckInReply::ComeBack { .. }), "{reply:?}");
     }
 
-    /// Makes other keys than it has checked in with.
+    /// Replaces the keys of its check-in by new ones.
     pub(crate) async fn join_anew(&mut self, t: &TestCoordinator) {
         let invitation = self.invitation.clone().unwrap();
         let keys = self.keys(&invitation);
@@ -150,7 +220,7 @@ impl Member {
         assert!(matches!(reply, CheckInReply::ComeBack { .. }), "{reply:?}");
     }
 
-    /// Checks in once more with the keys that it has made.
+    /// Checks in again with its current keys.
     pub(crate) async fn come_back(&self, t: &TestCoordinator) {
         let client = self.client.as_ref().unwrap();
         let invitation = self.invitation.as_ref().unwrap();
@@ -173,13 +243,13 @@ impl Member {
         self.place.as_ref().expect("it has a place")
     }
 
-    /// The path of an announcement that it asks for.
+    /// The path of a requested announcement.
     pub(crate) fn announcement(&self, what: Announcement, wait_ms: u64) -> String {
         let place = self.place();
         route::announcement(what, place.attempt_key(), self.id, wait_ms)
     }
 
-    /// Asks for an announcement that must be there.
+    /// Requests an announcement that must exist.
     pub(crate) async fn hear<M: Message>(&self, t: &TestCoordinator, what: Announcement) -> M {
         let reply = t.get(&self.who, &self.announcement(what, 0)).await;
         assert_eq!(reply.status, 200, "{what:?}: {}", String::from_utf8_lossy(&reply.body));
@@ -187,7 +257,7 @@ impl Member {
         M::decode(&reply.body).unwrap()
     }
 
-    /// The request that says this.
+    /// The request with this message.
     pub(crate) fn request(&self, what: Answer, bytes: &[u8]) -> Request<Body> {
         let place = self.place();
         put(&route::answer(what, place.task, place.round, self.id), MEDIA_SECURE_AGG, place.attempt, bytes)
@@ -202,12 +272,13 @@ impl Member {
         assert_eq!(reply.status, 204, "{what:?}: {}", String::from_utf8_lossy(&reply.body));
     }
 
-    /// Its key shares, which it has not sent yet.
+    /// Its key shares, unsent.
     pub(crate) async fn deal(&mut self, t: &TestCoordinator) -> ShareKeys {
         let roster: Roster = self.hear(t, Announcement::Roster).await;
         let state = self.client.take().unwrap().waiting_for_roster().unwrap();
         let model = self.place().base.sha256.0;
-        let step = state.share_keys(&roster, &model, &self.authority(t), &self.signer, &mut self.rng);
+        let step =
+            state.share_keys(&roster, &model, self.batch_size(), &self.authority(t), &self.signer, &mut self.rng);
         self.keep(step.unwrap())
     }
 
@@ -216,13 +287,13 @@ impl Member {
         self.must_say(t, Answer::KeyShares, &shares.encode()).await;
     }
 
-    /// Opens what was dealt to it.
+    /// Opens the shares dealt to it.
     pub(crate) async fn receive(&mut self, t: &TestCoordinator) -> Received {
         let delivery: Delivery = self.hear(t, Announcement::Delivery).await;
         self.client.take().unwrap().waiting_for_delivery().unwrap().receive(&delivery).unwrap()
     }
 
-    /// The same, when somebody dealt garbage.
+    /// The same, with an invalid dealer.
     pub(crate) async fn challenge(&mut self, t: &TestCoordinator) -> Challenge {
         match self.receive(t).await {
             Received::Challenge(challenge) => *challenge,
@@ -230,7 +301,7 @@ impl Member {
         }
     }
 
-    /// Works out what it puts in.
+    /// Encodes its update.
     fn encode(&mut self, model: &TaskModel) {
         let place = self.place();
         let (plain, words) = match &place.privacy {
@@ -243,7 +314,7 @@ impl Member {
         (self.plain, self.words) = (plain, words);
     }
 
-    /// Sends its update as it is, where nothing is masked.
+    /// Sends its update unmasked.
     pub(crate) async fn report(&mut self, t: &TestCoordinator, model: &TaskModel) {
         self.encode(model);
         let body = secure_agg::packing::pack(&self.words, model.modulus);
@@ -251,7 +322,7 @@ impl Member {
         assert_eq!(reply.status, 200, "{}", String::from_utf8_lossy(&reply.body));
     }
 
-    /// Masks its update, which it has not sent yet; says what was signed for it.
+    /// Masks its update without sending it; returns the signed digest.
     pub(crate) async fn mask(&mut self, t: &TestCoordinator, model: &TaskModel) -> MaskedInput {
         self.encode(model);
         self.mask_words(t, self.words.clone()).await
@@ -265,7 +336,7 @@ impl Member {
         upload.message
     }
 
-    /// The request that sends a masked input with what was signed for it.
+    /// The request with a masked input and its signed message.
     pub(crate) fn upload(&self, body: &[u8], signed: &MaskedInput) -> Request<Body> {
         let place = self.place();
         let path = route::masked_input(place.task, place.round, self.id);
@@ -275,7 +346,7 @@ impl Member {
         request
     }
 
-    /// Masks and sends these words, whatever they are.
+    /// Masks and sends these words.
     pub(crate) async fn send_words(&mut self, t: &TestCoordinator, words: Vec<u32>) {
         let signed = self.mask_words(t, words).await;
         self.send_masked(t, &signed).await;
@@ -291,7 +362,7 @@ impl Member {
         assert_eq!(reply.status, 200, "{}", String::from_utf8_lossy(&reply.body));
     }
 
-    /// Signs whose inputs are included; not sent yet.
+    /// Signs the included set, without sending it.
     pub(crate) async fn sign(&mut self, t: &TestCoordinator) -> Vec<u8> {
         let survivors: Survivors = self.hear(t, Announcement::Survivors).await;
         let state = self.client.take().unwrap().waiting_for_survivors().unwrap();
@@ -304,7 +375,7 @@ impl Member {
         self.must_say(t, Answer::Consistency, &signed).await;
     }
 
-    /// The shares that open the sum; not sent yet.
+    /// The unmasking shares, unsent.
     pub(crate) async fn reveal(&mut self, t: &TestCoordinator) -> Vec<u8> {
         let agreement: Agreement = self.hear(t, Announcement::Agreement).await;
         let state = self.client.take().unwrap().waiting_for_agreement().unwrap();
@@ -318,7 +389,7 @@ impl Member {
     }
 }
 
-/// Keys as they go into a check-in.
+/// Keys in the form of a check-in.
 pub(crate) fn keys_json(invitation: &Invitation, advertisement: &[u8]) -> Value {
     let Invitation { task, round, attempt, .. } = invitation;
     let advertisement = wire::base64::encode(advertisement);
@@ -333,7 +404,7 @@ pub(crate) fn words(model: &TaskModel, id: ParticipantId, round: u32) -> Vec<u32
     let mut rng = ChaCha20Rng::from_seed(seed);
     let mut uniform = || f32::from(u16::try_from(rng.next_u32() >> 16).unwrap()) / 65_536.0 - 0.5;
     let delta = (0..model.tensors.shared.len()).map(|_| uniform()).collect();
-    let metrics = vec![learning::MetricValue { value: f64::from(1.0 + uniform()), count: 10 }];
+    let metrics = vec![learning::MetricValue { value: f64::from(1.0 + uniform()), count: 11 }];
     let update = Update { delta, examples: 10 + u64::from(rng.next_u32() % 90), metrics };
     model.codec.plain().unwrap().encode(&update, &mut rng).unwrap().words
 }

@@ -1,9 +1,6 @@
-//! A coordinator in a box: SQLite and blobs in memory, a clock that tests move, seeded randomness, and no socket.
+//! A coordinator for tests: SQLite and blobs in memory, a test clock, seeded randomness, and no socket.
 //!
-//! Requests carry the identity that the handshake would have established.
-
-#![allow(clippy::allow_attributes, reason = "whether the next one is needed depends on the test")]
-#![allow(dead_code, reason = "each test uses a part of it")]
+//! Requests carry the identity normally established by the handshake.
 
 pub(crate) mod codes;
 pub(crate) mod contract;
@@ -40,21 +37,21 @@ use wire::participant::{Assignment, CheckInReply, EnrollReply};
 use wire::problem::ProblemType;
 use wire::route;
 
-/// When every test begins.
+/// The start time of every test.
 pub(crate) const START: Timestamp = Timestamp(1_750_000_000_000);
 
-/// A coordinator in a box.
+/// A coordinator for tests.
 pub(crate) struct TestCoordinator {
     pub(crate) inner: Coordinator,
     pub(crate) clock: Arc<MockClock>,
     pub(crate) viewer: Who,
     pub(crate) operator: Who,
     pub(crate) admin: Who,
-    /// The body of every answer that was given.
+    /// The bodies of all responses.
     pub(crate) told: Mutex<Vec<Vec<u8>>>,
 }
 
-/// Who sends a request.
+/// The sender of a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Who {
     Nobody,
@@ -62,7 +59,7 @@ pub(crate) enum Who {
     Participant(Peer),
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: StatusCode,
@@ -80,7 +77,7 @@ impl Reply {
         serde_json::from_slice(&self.body).unwrap()
     }
 
-    /// Checks that this is a problem of the kind, complete in every part; returns its detail.
+    /// Checks that this is a complete problem of the kind; returns its detail.
     #[track_caller]
     pub(crate) fn problem(&self, kind: ProblemType) -> String {
         let text = String::from_utf8_lossy(&self.body);
@@ -94,7 +91,7 @@ impl Reply {
     }
 }
 
-/// The configuration of a box.
+/// The configuration of a test coordinator.
 pub(crate) fn config() -> Config {
     let mut config = Config::default();
     config.database.url = "sqlite::memory:".to_owned();
@@ -123,13 +120,13 @@ impl TestCoordinator {
         Self { inner, clock, viewer, operator, admin, told: Mutex::default() }
     }
 
-    /// Ends the process and starts another over the same files; `seed` gives it chance of its own.
+    /// Ends the process and starts another over the same files, with its own random `seed`.
     pub(crate) async fn restart(&mut self, config: &Config, seed: u64) {
         self.inner.stop().await;
         self.inner = assemble(config, &self.clock, seed).await;
     }
 
-    /// Another process over the same database, with the same tokens and chance of its own.
+    /// Another process over the same database, with the same tokens and its own random seed.
     pub(crate) async fn beside(&self, config: &Config, seed: u64) -> Self {
         let inner = assemble(config, &self.clock, seed).await;
         let (clock, viewer) = (Arc::clone(&self.clock), self.viewer.clone());
@@ -137,7 +134,7 @@ impl TestCoordinator {
         Self { inner, clock, viewer, operator, admin, told: Mutex::default() }
     }
 
-    /// Sends a request as it is.
+    /// Sends a request unchanged.
     pub(crate) async fn send(&self, who: &Who, mut request: Request<Body>) -> Reply {
         let mut connection = Connection::default();
         match who {
@@ -202,12 +199,12 @@ impl TestCoordinator {
         self.post(who, route::CHECK_IN, &json!({ "task": task, "examples": 10, "wait_ms": 0 })).await.read()
     }
 
-    /// Lets background work do all that can be done now.
+    /// Runs all currently possible background work.
     pub(crate) async fn work(&self) {
         self.inner.engine.step_all().await.unwrap();
     }
 
-    /// Runs a round of `small_task` up to the point where these have their assignments.
+    /// Runs a round of `small_task` until these have their assignments.
     pub(crate) async fn assigned(&self, participants: &[Who]) -> Vec<Assignment> {
         self.work().await;
         for who in participants {
@@ -251,7 +248,7 @@ impl TestCoordinator {
         assert!(stored.await.unwrap());
     }
 
-    /// The page of a task's rounds, which says of each, byte for byte, what is said of it alone.
+    /// The page of a task's rounds; checks that its entries equal the single views byte for byte.
     pub(crate) async fn rounds(&self, task: &str) -> String {
         let page = self.get(&self.viewer, &format!("/v1/tasks/{task}/rounds?limit=500")).await;
         let mut alone = Vec::new();
@@ -281,7 +278,7 @@ impl TestCoordinator {
     }
 }
 
-/// A request that hands in a body for this attempt at a round.
+/// An upload request for this attempt at a round.
 pub(crate) fn put(path: &str, media: &str, attempt: u32, body: &[u8]) -> Request<Body> {
     Request::put(path)
         .header("content-type", media)
@@ -296,7 +293,7 @@ async fn assemble(config: &Config, clock: &Arc<MockClock>, seed: u64) -> Coordin
     Coordinator::assemble(config, Parts { clock, random: Random::from_seed(seed) }).await.unwrap()
 }
 
-/// The identity that a handshake with this certificate establishes.
+/// The identity established by a handshake with this certificate.
 pub(crate) fn who(reply: &EnrollReply) -> Who {
     let certificate = CertificateDer::from_pem_slice(reply.certificate_pem.as_bytes()).unwrap();
     Who::Participant(Peer::from_certificate(&certificate).unwrap())
@@ -313,7 +310,7 @@ pub(crate) fn sha256(bytes: &[u8]) -> Digest {
     Digest(ring::digest::digest(&ring::digest::SHA256, bytes).as_ref().try_into().unwrap())
 }
 
-/// A task of three parameters and two participants, in the clear.
+/// An unmasked task of three parameters and two participants.
 pub(crate) fn small_task() -> Value {
     json!({
         "name": "small",

@@ -1,4 +1,4 @@
-//! Participants of a task with a privacy mechanism: what they derive from their assignment, send and add.
+//! Participants of a private task: their derived parameters, uploads and noise.
 
 use federation::id::ParticipantId;
 use federation::round::RoundState;
@@ -15,13 +15,13 @@ use wire::participant::{Assignment, PrivacyTerms};
 use super::Reply;
 use super::secure::World;
 
-/// Where the ledger is served.
+/// Path of the ledger.
 pub(crate) const PRIVACY: &str = "/v1/tasks/secure/privacy";
 
-/// Parameters of [`mechanism`]'s model: so many that the variance of noise is known to a few per cent.
+/// Parameters of [`mechanism`]'s model: enough to measure the variance of noise to a few per cent.
 pub(crate) const PARAMETERS: usize = 4096;
 
-/// A task with this mechanism, whose updates are longer than its clip, and a model that is large enough to see noise.
+/// A task with this mechanism, updates longer than its clip, and a model large enough to measure noise.
 pub(crate) fn mechanism(spec: &mut Value, name: &str) {
     spec["model"]["tensors"][0]["shape"] = json!([PARAMETERS]);
     spec["metrics"] = json!([]);
@@ -32,13 +32,13 @@ pub(crate) fn mechanism(spec: &mut Value, name: &str) {
     });
 }
 
-/// The same, in the clear.
+/// The same, unmasked.
 pub(crate) fn in_the_clear(spec: &mut Value, name: &str) {
     mechanism(spec, name);
     spec["secure_aggregation"] = json!({ "enabled": false });
 }
 
-/// What a participant works out from its assignment alone.
+/// The values derived by a participant from its assignment alone.
 pub(crate) struct Derived {
     pub(crate) codec: PrivateCodec,
     pub(crate) shares: Option<NoiseShares>,
@@ -70,14 +70,14 @@ fn rng(id: ParticipantId, round: u32, attempt: u32, purpose: u8) -> ChaCha20Rng 
     ChaCha20Rng::from_seed(seed)
 }
 
-/// An update before it is clipped; its norm is about 18 for [`PARAMETERS`].
+/// An unclipped update; its norm is about 18 for [`PARAMETERS`].
 pub(crate) fn update(parameters: usize, id: ParticipantId, round: u32) -> Update {
     let mut rng = rng(id, round, 0, 0);
     let mut uniform = || f32::from(u16::try_from(rng.next_u32() >> 16).unwrap()) / 65_536.0 - 0.5;
     Update { delta: (0..parameters).map(|_| uniform()).collect(), examples: 10, metrics: Vec::new() }
 }
 
-/// What is sent for this place: on the grid, and with the participant's noise if it adds any.
+/// The words sent for this place: on the grid, with the participant's own noise if any.
 pub(crate) fn words(place: &Assignment, terms: &PrivacyTerms, id: ParticipantId) -> (Vec<u32>, Vec<u32>) {
     let Derived { codec, shares, clip } = Derived::new(place, terms);
     let (round, attempt) = (place.round, place.attempt);
@@ -92,8 +92,8 @@ pub(crate) fn words(place: &Assignment, terms: &PrivacyTerms, id: ParticipantId)
     (plain, noised)
 }
 
-/// A statistic of integers that noise of this variance leaves: it is within this many standard deviations of what it should
-/// be. Wrong by half, or by one part in four, is far outside for [`PARAMETERS`] coordinates.
+/// Asserts that the residual's variance is within a number of standard deviations of the expected one. An error by half, or by one part in
+/// four, is far outside for [`PARAMETERS`] coordinates.
 #[track_caller]
 pub(crate) fn assert_variance(residual: &[i64], expected: f64) {
     let count = residual.len() as f64;
@@ -105,7 +105,7 @@ pub(crate) fn assert_variance(residual: &[i64], expected: f64) {
 }
 
 impl World {
-    /// The ledger as viewers see it, all of it.
+    /// The complete ledger, as shown to viewers.
     pub(crate) async fn ledger(&self) -> PrivacyReport {
         self.privacy().await.read()
     }
@@ -121,7 +121,7 @@ impl World {
         read.await.unwrap()
     }
 
-    /// Status of the task and why it has it.
+    /// Status of the task with its reason.
     pub(crate) async fn status(&self) -> (String, String) {
         let task = self.t.get(&self.t.viewer, "/v1/tasks/secure").await.json();
         let history = task["history"].as_array().unwrap();
@@ -130,7 +130,7 @@ impl World {
         (task["status"].as_str().unwrap().to_owned(), last["detail"].as_str().unwrap_or_default().to_owned())
     }
 
-    /// A round in the clear, of those who are there, of whom these report; the others are waited for in vain.
+    /// A round without secure aggregation of the online participants. These report, the others time out.
     pub(crate) async fn run_in_the_clear(
         &mut self,
         number: u32,
@@ -157,7 +157,7 @@ impl World {
         self.view(number).await
     }
 
-    /// What is left of a released sum without the updates of these, before their own noise: the noise.
+    /// The noise: a released sum minus these updates, before their own noise.
     pub(crate) async fn residual(&self, number: u32, included: impl Fn(usize) -> bool) -> Vec<i64> {
         let released = self.released(number).await.expect("a sum was released");
         let mut exact = vec![0; self.model.codec.len()];
@@ -172,7 +172,7 @@ impl World {
     }
 }
 
-/// Variance of the noise in the sum of a ledger's row, without what colluders may tell.
+/// Variance of the noise in the sum of a ledger's row, excluding the colluders' share.
 pub(crate) fn charged_variance(parameters: &Value) -> f64 {
     let noise = &parameters["sum"]["noise"];
     let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("no number in {parameters}"));

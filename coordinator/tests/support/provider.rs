@@ -1,4 +1,4 @@
-//! An identity provider: keys that it publishes over HTTP on this machine, and tokens that it signs. Browsers sign in there by `codes`.
+//! An identity provider: publishes keys over HTTP on this machine, and signs tokens. Browsers sign in there by `codes`.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -50,7 +50,7 @@ impl Key {
         Self::Ed25519(Ed25519KeyPair::from_seed_unchecked(&[seed; 32]).unwrap())
     }
 
-    /// As it is published.
+    /// Its published form.
     pub(crate) fn public(&self, kid: &str) -> Value {
         let text = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
         match self {
@@ -68,16 +68,21 @@ impl Key {
         }
     }
 
-    /// A token with this header, whose `alg` decides how it is signed, and these claims.
+    /// A token with these claims and this header, whose `alg` determines the signature.
     pub(crate) fn sign(&self, header: &Value, claims: &Value) -> String {
-        let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+        self.sign_text(&header.to_string(), &claims.to_string())
+    }
+
+    /// A token of these texts, also of invalid JSON.
+    pub(crate) fn sign_text(&self, header: &str, claims: &str) -> String {
+        let part = |text: &str| URL_SAFE_NO_PAD.encode(text);
         let signed = format!("{}.{}", part(header), part(claims));
         let (bytes, random) = (signed.as_bytes(), SystemRandom::new());
         let signature = match self {
             Self::Rsa(key) => {
                 let mut signature = vec![0; key.public().modulus_len()];
                 let padding: &dyn ring::signature::RsaEncoding =
-                    if header["alg"] == "PS256" { &RSA_PSS_SHA256 } else { &RSA_PKCS1_SHA256 };
+                    if header.contains("PS256") { &RSA_PSS_SHA256 } else { &RSA_PKCS1_SHA256 };
                 key.sign(padding, &random, bytes, &mut signature).unwrap();
                 signature
             }
@@ -88,7 +93,7 @@ impl Key {
     }
 }
 
-/// What the provider answers to whoever asks for its keys.
+/// The provider's response to key requests.
 #[derive(Clone)]
 pub(crate) enum Answer {
     Keys(Vec<Value>),
@@ -96,7 +101,7 @@ pub(crate) enum Answer {
     Status(u16),
     /// These keys, once [`Provider::let_go`] was called.
     Late(Vec<Value>),
-    /// So many bytes.
+    /// This number of bytes.
     Bytes(usize),
 }
 
@@ -105,9 +110,9 @@ struct Shared {
     discovery: Mutex<Value>,
     codes: Codes,
     asked: AtomicUsize,
-    /// One permit for each late answer that was asked for.
+    /// One permit for each requested late response.
     waiting: Semaphore,
-    /// One permit for each late answer that may leave.
+    /// One permit for each late response to send.
     released: Semaphore,
 }
 
@@ -160,28 +165,28 @@ impl Provider {
         self.shared.discovery.lock().unwrap().clone()
     }
 
-    /// What browsers are given, and what becomes of it.
+    /// The codes issued to browsers.
     pub(crate) fn codes(&self) -> &Codes {
         &self.shared.codes
     }
 
-    /// How often its keys were asked for.
+    /// Number of key requests.
     pub(crate) fn asked(&self) -> usize {
         self.shared.asked.load(Ordering::SeqCst)
     }
 
-    /// Waits until somebody waits for a late answer.
+    /// Waits until a request waits for a late response.
     pub(crate) async fn is_waited_for(&self) {
         self.shared.waiting.acquire().await.unwrap().forget();
     }
 
-    /// Lets one late answer leave.
+    /// Sends one late response.
     pub(crate) fn let_go(&self) {
         self.shared.released.add_permits(1);
     }
 }
 
-/// Keys that are published over HTTPS, at the URL; and the certificate, in PEM, of whom vouches for it.
+/// Publishes keys over HTTPS; returns the URL and the CA certificate in PEM.
 pub(crate) async fn over_https(keys: &[Value]) -> (String, String, JoinHandle<()>) {
     let new_key = || rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
     let mut params = rcgen::CertificateParams::default();
@@ -205,12 +210,12 @@ pub(crate) async fn over_https(keys: &[Value]) -> (String, String, JoinHandle<()
     let served = tokio::spawn(async move {
         loop {
             let (stream, _) = listener.accept().await.unwrap();
-            // Whoever does not trust this server ends the handshake.
+            // A client without trust in this server ends the handshake.
             let Ok(mut stream) = acceptor.accept(stream).await else { continue };
             let mut request = Vec::new();
             while !request.ends_with(b"\r\n\r\n") && stream.read_buf(&mut request).await.is_ok_and(|bytes| bytes > 0) {}
             if stream.write_all(answer.as_bytes()).await.is_ok() {
-                // The peer may have gone.
+                // The peer may have disconnected.
                 drop(stream.shutdown().await);
             }
         }

@@ -1,4 +1,4 @@
-//! A task under secure aggregation with everybody who takes part in it. Everything they say and hear goes through the router.
+//! A task under secure aggregation with all its participants. All their messages go through the router.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ pub(crate) const PHASE: Duration = Duration::from_secs(600);
 /// Longer than a lease.
 pub(crate) const LEASE: Duration = Duration::from_secs(31);
 
-/// A task whose cohort are all of `participants`.
+/// A task whose cohort is all of `participants`.
 pub(crate) fn spec(participants: usize) -> Value {
     json!({
         "name": "secure",
@@ -43,7 +43,7 @@ pub(crate) fn spec(participants: usize) -> Value {
     })
 }
 
-/// Has keys of releases and ends of ledgers in a bucket, and makes what a coordinator is given then: its keys, in `folder`.
+/// Stores release keys and ends of ledgers in a bucket, and creates the required keys of a coordinator in `folder`.
 pub(crate) fn keep_in_bucket(config: &mut Config, server: &S3Server, folder: &Path) {
     let at = |name: &str| folder.join(name);
     std::fs::write(at("s3"), format!("aws_access_key_id = {ACCESS_KEY}\naws_secret_access_key = {SECRET_KEY}\n"))
@@ -56,7 +56,7 @@ pub(crate) fn keep_in_bucket(config: &mut Config, server: &S3Server, folder: &Pa
         Some(format!("s3://{BUCKET}/apart?endpoint={}&credentials_file={}", server.endpoint(), at("s3").display()));
 }
 
-/// Where a participant falls silent.
+/// The point at which a participant falls silent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Drops {
     Keys,
@@ -67,16 +67,16 @@ pub(crate) enum Drops {
     Never,
 }
 
-/// A coordinator, a task and everybody who takes part.
+/// A coordinator, a task and its participants.
 pub(crate) struct World {
     pub(crate) t: TestCoordinator,
     pub(crate) config: Config,
     pub(crate) task: TaskId,
     pub(crate) model: TaskModel,
-    /// In the order of ids, which is that of the roster.
+    /// In the order of ids, also that of the roster.
     pub(crate) members: Vec<Member>,
     restarts: u64,
-    /// Where everything lies that outlives the process; none if all of it is in memory.
+    /// The persistent files; `None` if all is in memory.
     pub(crate) folder: Option<tempfile::TempDir>,
 }
 
@@ -91,18 +91,18 @@ impl World {
         Self::build(participants, config(), None, change).await
     }
 
-    /// With a configuration of its own, in memory.
+    /// With its own configuration, in memory.
     pub(crate) async fn with_config(participants: usize, config: Config, change: impl FnOnce(&mut Value)) -> Self {
         Self::build(participants, config, None, change).await
     }
 
-    /// With files that outlive the process.
+    /// With persistent files.
     pub(crate) async fn on_disk(participants: usize, change: impl FnOnce(&mut Value)) -> Self {
         let (config, folder) = Self::place();
         Self::build(participants, config, Some(folder), change).await
     }
 
-    /// The same with keys of releases and ends of ledgers in a bucket, and a sealing key that is given.
+    /// The same with release keys and ends of ledgers in a bucket, and a given sealing key.
     pub(crate) async fn in_bucket(participants: usize, server: &S3Server, change: impl FnOnce(&mut Value)) -> Self {
         let (mut config, folder) = Self::place();
         keep_in_bucket(&mut config, server, folder.path());
@@ -143,18 +143,38 @@ impl World {
         Self { t, config, task, model: TaskModel::new(&spec).unwrap(), members, restarts: 0, folder }
     }
 
-    /// The coordinator is killed and started again over the same files.
+    /// Kills the coordinator and starts it again over the same files.
     pub(crate) async fn restart(&mut self) {
         self.restarts += 1;
         self.t.restart(&self.config, 100 + self.restarts).await;
     }
 
-    /// Loses the sealing key.
+    /// Replaces the lost sealing key with another one.
     pub(crate) fn lose_seal_key(&self) {
-        std::fs::remove_file(self.config.identity.seal_key_file().unwrap()).unwrap();
+        std::fs::write(self.config.identity.seal_key_file().unwrap(), [9; 32]).unwrap();
     }
 
-    /// Background work that can be stopped between any two of its effects.
+    /// The path of a task's ledger end, in a folder.
+    pub(crate) fn end_of(&self, task: TaskId) -> PathBuf {
+        self.folder.as_ref().unwrap().path().join("seal.ledgers").join(task.0.simple().to_string())
+    }
+
+    /// Changes the end of a task's ledger, like a holder of the sealing key.
+    pub(crate) fn change_end(&self, task: TaskId, change: impl FnOnce(&mut Value)) {
+        self.copy_end(task, task, change);
+    }
+
+    /// The same for another task.
+    pub(crate) fn copy_end(&self, from: TaskId, task: TaskId, change: impl FnOnce(&mut Value)) {
+        let mut end: Value = serde_json::from_slice(&std::fs::read(self.end_of(from)).unwrap()[64..]).unwrap();
+        change(&mut end);
+        let text = serde_json::to_vec(&end).unwrap();
+        let sealer = Sealer::open(&self.config.identity.seal_key_file().unwrap(), &Random::from_seed(1)).unwrap();
+        let mac = sealer.mac(task.0.as_bytes(), &[b"tributary privacy ledger end 1\0", text.as_slice()].concat());
+        std::fs::write(self.end_of(task), [hex::encode(mac).into_bytes(), text].concat()).unwrap();
+    }
+
+    /// An engine that can be stopped between any two of its effects.
     pub(crate) fn engine(&self, fail_point: Arc<dyn FailPoint>, seed: u64) -> Engine {
         let (store, random) = (self.t.inner.store.clone(), Random::from_seed(seed));
         let aggregator = Arc::new(CpuAggregator::new(1).unwrap());
@@ -165,7 +185,7 @@ impl World {
         Engine::new(Environment { sealer, fail_point, config, ..env })
     }
 
-    /// The round, its latest attempt.
+    /// The latest attempt at the round.
     pub(crate) async fn view(&self, number: u32) -> RoundView {
         self.t.rounds("secure").await;
         self.t.get(&self.t.viewer, &format!("/v1/tasks/secure/rounds/{number}")).await.read()
@@ -175,14 +195,26 @@ impl World {
         self.view(number).await.state
     }
 
-    /// How the cohort fared.
+    /// The states of the cohort.
     pub(crate) async fn assignments(&self, number: u32) -> BTreeMap<ParticipantId, AssignmentView> {
         let path = format!("/v1/tasks/secure/rounds/{number}/assignments?limit=500");
         let page: Page<AssignmentView> = self.t.get(&self.t.viewer, &path).await.read();
         page.items.into_iter().map(|item| (item.participant, item)).collect()
     }
 
-    /// Opens the round and has those join who are meant.
+    /// Runs draws until each participant is in a batch, if a task requires one.
+    pub(crate) async fn draw_batches(&mut self) {
+        self.t.work().await;
+        while self.members.iter().any(|member| member.batch_id().is_none()) {
+            let mut progress = false;
+            for member in &mut self.members {
+                progress |= member.batch_id().is_none() && member.draw_batch(&self.t).await;
+            }
+            assert!(progress, "everybody waits for a draw");
+        }
+    }
+
+    /// Opens the round; the selected members join.
     pub(crate) async fn join(&mut self, joins: impl Fn(usize) -> bool) {
         self.t.work().await;
         for (at, member) in self.members.iter_mut().enumerate() {
@@ -193,7 +225,7 @@ impl World {
         self.t.work().await;
     }
 
-    /// Has everybody fetch the place it must have.
+    /// All participants fetch their expected assignment.
     pub(crate) async fn assign(&mut self, has_place: impl Fn(usize) -> bool) {
         for (at, member) in self.members.iter_mut().enumerate() {
             member.place = None;
@@ -203,7 +235,7 @@ impl World {
         }
     }
 
-    /// Those who are meant act in `phase`; then the phase ends, by its deadline if somebody is missing.
+    /// The selected members act in `phase`; then the phase ends, by its deadline if a participant is missing.
     pub(crate) async fn act(&mut self, phase: RoundState, acts: impl Fn(usize) -> bool) {
         for (at, member) in self.members.iter_mut().enumerate() {
             if !acts(at) {
@@ -220,7 +252,7 @@ impl World {
         self.t.work().await;
     }
 
-    /// The first member that has something to do in this round does it, or all of them check in; false if there is nothing.
+    /// The first member with a possible action in this round takes it, or all check in; false if there is none.
     pub(crate) async fn act_once(&mut self, number: u32) -> bool {
         let state = self.state(number).await;
         let (t, model) = (&self.t, &self.model);
@@ -249,8 +281,8 @@ impl World {
         false
     }
 
-    /// Runs the only round. Whenever the coordinator dies, another takes over once the lease has expired. The models' digests,
-    /// and how often one died.
+    /// Runs the only round. Whenever the coordinator dies, another takes over once the lease has expired. Returns the models' digests, and
+    /// the number of deaths.
     pub(crate) async fn outlive(&mut self, die_at: Arc<DieAt>) -> (Vec<String>, usize) {
         let mut engine = self.engine(die_at, 1);
         let mut deaths = 0;
@@ -280,7 +312,7 @@ impl World {
         models["items"].as_array().unwrap().iter().map(|model| model["sha256"].to_string()).collect()
     }
 
-    /// Everything that lies on disk: rows with their log, and blobs.
+    /// All files on disk: rows with their log, and blobs.
     pub(crate) fn files(&self) -> Vec<(PathBuf, Vec<u8>)> {
         let mut files = Vec::new();
         let mut folders = vec![self.folder.as_ref().unwrap().path().to_owned()];
@@ -297,13 +329,13 @@ impl World {
         files
     }
 
-    /// Lets the present phase run into its deadline.
+    /// Lets the current phase time out.
     pub(crate) async fn time_out(&self) {
         self.t.advance(PHASE);
         self.t.work().await;
     }
 
-    /// A round in which each of the members falls silent where `drops` says, as far as it goes.
+    /// A round in which each member falls silent at its point in `drops`, as far as the round gets.
     pub(crate) async fn run(&mut self, number: u32, drops: &[Drops]) -> RoundView {
         let drops = drops.to_vec();
         self.join(|at| drops[at] > Drops::Keys).await;
@@ -325,7 +357,7 @@ impl World {
         self.view(number).await
     }
 
-    /// A round in which nobody is missing.
+    /// A round without dropouts.
     pub(crate) async fn complete(&mut self, number: u32) -> RoundView {
         let drops = vec![Drops::Never; self.members.len()];
         let view = self.run(number, &drops).await;
@@ -333,7 +365,7 @@ impl World {
         view
     }
 
-    /// Up to the beginning of `phase`, with everybody.
+    /// Runs to the start of `phase`, without dropouts.
     pub(crate) async fn up_to(&mut self, number: u32, phase: RoundState) {
         self.join(|_| true).await;
         self.assign(|_| true).await;
@@ -346,7 +378,7 @@ impl World {
         }
     }
 
-    /// The sum that was released.
+    /// The released sum.
     pub(crate) async fn released(&self, number: u32) -> Option<Vec<u32>> {
         let (key, attempt) = (RoundKey { task: self.task, number }, self.view(number).await.attempt);
         let row =
@@ -355,7 +387,7 @@ impl World {
         Some(NoisedSum::from_bytes(&blob).unwrap().words().to_vec())
     }
 
-    /// The integer sum of what these put in.
+    /// The integer sum of these members' inputs.
     pub(crate) fn plain(&self, number: u32, included: impl Fn(usize) -> bool) -> Vec<u32> {
         let mut sum = vec![0; self.model.codec.len()];
         for (at, member) in self.members.iter().enumerate() {
@@ -367,7 +399,7 @@ impl World {
         sum
     }
 
-    /// The round failed for this reason, nothing was released, and nobody is waited for.
+    /// The round failed for this reason, nothing was released, and no participant is awaited.
     pub(crate) async fn assert_failed(&self, number: u32, reason: FailureReason) -> RoundView {
         let view = self.view(number).await;
         assert_eq!((view.state, view.failure), (RoundState::Failed, Some(reason)));

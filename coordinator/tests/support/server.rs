@@ -27,8 +27,7 @@ pub(crate) struct Server {
     pub(crate) token: String,
 }
 
-/// Starts a real server whose clock is a month behind: whatever certificate it issues for a week has long expired by the
-/// clock that the handshake sees.
+/// Starts a real server whose clock is a month behind: its certificates for a week have long expired by the clock used in the handshake.
 pub(crate) async fn serve(config: &Config) -> Server {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let month_ms = 30 * 24 * 3600 * 1000;
@@ -74,7 +73,7 @@ impl Server {
         (reply.participant, key + &reply.certificate_pem)
     }
 
-    /// The next key of whoever has this one, with its certificate.
+    /// The next key of the holder of this one, with its certificate.
     pub(crate) async fn renew(&self, identity: &str) -> String {
         let (key, csr) = key_and_csr();
         let request = self.client(Some(identity)).post(self.url(route::RENEW)).json(&json!({ "csr_pem": csr }));
@@ -82,7 +81,7 @@ impl Server {
         key + &reply.certificate_pem
     }
 
-    /// What the first of two participants is given to do.
+    /// The assignment of the first of two participants.
     pub(crate) async fn assigned(&self, a: &reqwest::Client, b: &reqwest::Client) -> Assignment {
         loop {
             self.check_in(b).await;
@@ -112,7 +111,7 @@ impl Server {
         let body = json!({ "task": "small", "examples": 10 });
         client.post(self.url(route::CHECK_IN)).json(&body).send().await.unwrap()
     }
-    /// A TLS connection on which nothing is said yet.
+    /// A TLS connection without requests.
     pub(crate) async fn shake_hands(&self, protocol: &str, identity: Option<&str>) -> TlsStream {
         let mut roots = rustls::RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(self.running.ca_pem().as_bytes()).unwrap()).unwrap();
@@ -131,7 +130,7 @@ impl Server {
         tokio_rustls::TlsConnector::from(Arc::new(tls)).connect(name, stream).await.unwrap()
     }
 
-    /// Waits until the listener holds what is wanted.
+    /// Waits until the listener's counts match.
     pub(crate) async fn holds(&self, what: &str, wanted: impl Fn(ConnectionCounts) -> bool) {
         for _ in 0..1000 {
             if wanted(self.running.held()) {

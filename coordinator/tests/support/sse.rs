@@ -5,7 +5,7 @@ use std::io::Write as _;
 use flate2::write::GzDecoder;
 use serde_json::Value;
 
-/// An event that was received.
+/// A received event.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Told {
     pub(crate) id: u64,
@@ -13,7 +13,7 @@ pub(crate) struct Told {
     pub(crate) data: Value,
 }
 
-/// What has arrived of a stream.
+/// The received part of a stream.
 #[derive(Debug, Default)]
 pub(crate) struct Received {
     text: String,
@@ -21,14 +21,14 @@ pub(crate) struct Received {
     gzip: Option<GzDecoder<Vec<u8>>>,
     /// Comments so far.
     pub(crate) comments: usize,
-    /// What the stream says about coming back, in milliseconds.
+    /// The stream's retry time, in milliseconds.
     pub(crate) retry: Option<u64>,
-    /// The position after which the stream says that it begins.
+    /// The stream's announced start position.
     pub(crate) begins_after: Option<u64>,
 }
 
 impl Received {
-    /// A compressed stream of which nothing has arrived yet.
+    /// A compressed stream without data so far.
     pub(crate) fn gzip() -> Self {
         Self { gzip: Some(GzDecoder::new(Vec::new())), ..Self::default() }
     }
@@ -42,7 +42,7 @@ impl Received {
         self.text += std::str::from_utf8(unpacked.as_deref().unwrap_or(bytes)).expect("pieces end with events");
     }
 
-    /// Checks at the end of a stream that nothing is left over, and the trailer of a compressed one.
+    /// Checks at the end of a stream that no data is left over, and the trailer of a compressed one.
     pub(crate) fn end(mut self) {
         if let Some(gzip) = &mut self.gzip {
             gzip.try_finish().expect("a trailer that fits");
@@ -50,7 +50,7 @@ impl Received {
         assert_eq!(self.text, "");
     }
 
-    /// The next whole event.
+    /// The next complete event.
     pub(crate) fn pop(&mut self) -> Option<Told> {
         while let Some((block, rest)) = self.text.split_once("\n\n") {
             let (block, rest) = (block.to_owned(), rest.to_owned());

@@ -1,4 +1,4 @@
-//! A coordinator's facts without its sockets: rows and blobs are written as requests of participants would.
+//! A coordinator's facts without its sockets: rows and blobs are written like those of participants' requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,11 +26,9 @@ use store::{BlobStore as _, Blobs, Database, Store, StoreConfig};
 use task_spec::TaskSpec;
 use uuid::Uuid;
 
-#[path = "die_at.rs"]
-mod die_at;
 #[path = "faulty_blobs.rs"]
 pub(crate) mod faulty_blobs;
-pub(crate) use die_at::DieAt;
+pub(crate) use crate::support::die_at::DieAt;
 use faulty_blobs::FaultyBlobs;
 
 pub(crate) const START: Timestamp = Timestamp(1_700_000_000_000);
@@ -56,7 +54,7 @@ pub(crate) struct World {
     pub(crate) participants: Vec<ParticipantId>,
 }
 
-/// A task of three rounds with a cohort of all `participants`, in the clear.
+/// An unmasked task of three rounds with a cohort of all `participants`.
 pub(crate) fn spec(participants: usize) -> TaskSpec {
     serde_json::from_value(serde_json::json!({
         "name": "world",
@@ -105,8 +103,7 @@ impl World {
         world
     }
 
-    /// With a model of so many parameters more, whose vectors are worked through in the shortest slices there are and end within
-    /// a byte.
+    /// With a model of additional parameters, processed in the shortest possible slices and ending within a byte.
     pub(crate) async fn in_slices(participants: usize, parameters: u64, change: impl FnOnce(&mut TaskSpec)) -> Self {
         let mut world = Self::with(participants, |spec| {
             spec.model.tensors[0].shape = vec![parameters];
@@ -119,7 +116,7 @@ impl World {
         world
     }
 
-    /// What enrolment and `POST tasks` store.
+    /// Stores the data of enrolment and `POST tasks`.
     async fn create(&self) {
         let initial = self.model.first_version(&self.spec).unwrap();
         let bytes = initial.len() as u64;
@@ -157,7 +154,7 @@ impl World {
         });
     }
 
-    /// An engine with chance of its own and no fail-points.
+    /// An engine with its own random seed and no fail-points.
     pub(crate) fn engine(&self, seed: u64) -> Engine {
         self.engine_with(seed, Arc::new(NoFailPoint))
     }
@@ -170,19 +167,19 @@ impl World {
         Engine::new(Environment { blobs, config: self.config, fail_point, ..env })
     }
 
-    /// An engine whose rows go by another clock than the world's blobs.
+    /// An engine whose rows use another clock than the world's blobs.
     pub(crate) fn engine_by(&self, clock: Arc<MockClock>) -> Engine {
         let aggregator = Arc::new(CpuAggregator::new(1).unwrap());
         let env = Environment::new(self.store.clone(), aggregator, clock, Random::from_seed(1));
         Engine::new(Environment { blobs: Arc::clone(&self.blobs) as _, config: self.config, ..env })
     }
 
-    /// What check-ins store: they are ready for an hour.
+    /// Stores check-ins: ready for an hour.
     pub(crate) async fn check_in(&self, who: &[ParticipantId]) {
         self.check_in_telling(who, &vec![None; who.len()]).await;
     }
 
-    /// The same, each with the training loss that it volunteers.
+    /// The same, each with its reported training loss.
     pub(crate) async fn check_in_telling(&self, who: &[ParticipantId], losses: &[Option<CoarseLoss>]) {
         let now = self.clock.now();
         let rows: Vec<_> = who
@@ -211,7 +208,7 @@ impl World {
             .expect("the round was opened")
     }
 
-    /// The latest attempt at the round whose turn it is, if one was opened.
+    /// The latest attempt at the current round, if opened.
     pub(crate) async fn present(&self) -> Option<Round> {
         let key = self.key(self.task_row().await.rounds_completed + 1);
         let row = self.store.read("test", |tx| Box::pin(async move { tx.round(key).await })).await.unwrap();
@@ -234,7 +231,7 @@ impl World {
         versions.await.unwrap().into_iter().rev().collect()
     }
 
-    /// Their digests: what training came to.
+    /// Their digests, the result of training.
     pub(crate) async fn digests(&self) -> Vec<Digest> {
         self.versions().await.iter().map(|version| version.sha256).collect()
     }
@@ -246,7 +243,7 @@ impl World {
         rows.await.unwrap().into_iter().map(|row| (row.participant, row.state)).collect()
     }
 
-    /// Whom the open round waits for, in the order of ids; nobody unless it is collecting.
+    /// The participants awaited by the open round, by id; empty unless it is collecting.
     pub(crate) async fn pending(&self) -> Vec<ParticipantId> {
         match self.present().await {
             Some(round) if round.state == RoundState::Collecting => {
@@ -257,7 +254,7 @@ impl World {
         }
     }
 
-    /// What a participant would send for the open round: a function of the participant and the round's number alone.
+    /// A participant's input for the open round: a function of the participant and the round's number alone.
     pub(crate) fn input(&self, participant: ParticipantId, number: u32) -> Bytes {
         let mut rng =
             ChaCha20Rng::seed_from_u64(u64::from(number) << 32 | u64::try_from(participant.0.as_u128()).unwrap());
@@ -268,7 +265,7 @@ impl World {
             MetricValue { value: f64::from(0.5 + uniform()), count: 10 },
         ];
         let UpdateCodec::Plain(codec) = &self.model.codec else { panic!("the world has no privacy") };
-        // Those that travel besides are not measured.
+        // Additional metrics are not measured.
         metrics.resize(codec.params().metrics, MetricValue::default());
         let update = Update { delta, examples: 10 + u64::from(rng.next_u32() % 90), metrics };
         match codec.encode(&update, None, &self.codec_seed(number), &mut rng).unwrap().upload {
@@ -277,7 +274,7 @@ impl World {
         }
     }
 
-    /// What the codec draws from in the first attempt at a round.
+    /// The codec's seed in the first attempt at a round.
     pub(crate) fn codec_seed(&self, number: u32) -> [u8; 32] {
         self.model
             .encoding
@@ -286,7 +283,7 @@ impl World {
             .map_or([0; 32], |terms| recipe::digest::codec_seed(Some(terms), self.key(number).attempt(1)).0)
     }
 
-    /// What an upload stores, if the round takes it: blob first, then the row.
+    /// Stores an upload if the round accepts it: blob first, then the row.
     pub(crate) async fn report(&self, participant: ParticipantId) -> bool {
         let Some(round) = self.present().await else { return false };
         let input = self.input(participant, round.key.round);
@@ -312,7 +309,7 @@ impl World {
         })
     }
 
-    /// The participant says that it cannot go on.
+    /// The participant abandons its place.
     pub(crate) async fn abandon(&self, participant: ParticipantId) {
         let Some(round) = self.present().await else { return };
         let now = self.clock.now();
@@ -336,7 +333,7 @@ impl World {
         assert!(changed, "the task was not {from}");
     }
 
-    /// What `POST tasks/{task}/cancel` stores: the task's end and that of its present round.
+    /// Stores the effects of `POST tasks/{task}/cancel`: the end of the task and of its current round.
     pub(crate) async fn cancel(&self) {
         let now = self.clock.now();
         let present = self.present().await;
@@ -352,7 +349,7 @@ impl World {
         });
     }
 
-    /// Somebody else takes the task's lease; returns its token.
+    /// Another process takes the task's lease; returns its token.
     pub(crate) async fn hold_lease(&self, ttl: Duration) -> u64 {
         let (name, now) = (format!("round:{}", self.task), self.clock.now());
         let name = &name;
@@ -365,14 +362,14 @@ impl World {
         assert!(change!(self.store, |tx| { tx.release_lease(name, token).await? }), "somebody else holds it");
     }
 
-    /// Inputs that the partial sum of the first round holds.
+    /// Inputs in the partial sum of the first round.
     pub(crate) async fn folded(&self) -> u32 {
         let attempt = self.round(1).await.round.key;
         let sum = self.store.read("test", |tx| Box::pin(async move { tx.partial_sum(attempt).await }));
         sum.await.unwrap().map_or(0, |sum| sum.inputs)
     }
 
-    /// Opens the round, checks everybody in and draws; returns the cohort.
+    /// Opens the round, checks all participants in and draws; returns the cohort.
     pub(crate) async fn start_round(&self, engine: &Engine) -> Vec<ParticipantId> {
         engine.step_all().await.unwrap();
         self.check_in_all().await;
@@ -380,14 +377,14 @@ impl World {
         self.pending().await
     }
 
-    /// A whole round.
+    /// Runs a whole round.
     pub(crate) async fn run_round(&self, engine: &Engine) {
         self.start_round(engine).await;
         self.report_all().await;
         engine.step_all().await.unwrap();
     }
 
-    /// The latest attempt ended as FAILED for this reason, and nobody is waited for.
+    /// Asserts that the latest attempt ended as FAILED for this reason, and no participant is awaited.
     pub(crate) async fn assert_failed(&self, number: u32, reason: FailureReason) {
         let row = self.round(number).await;
         assert_eq!((row.round.state, row.round.failure), (RoundState::Failed, Some(reason)));

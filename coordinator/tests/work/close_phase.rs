@@ -1,4 +1,4 @@
-//! Phases close when they have what they need, and rounds fail for the reason that fits.
+//! Phases close when their requirements are met, and rounds fail with the right reason.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Garbage goes, and nothing else.
+//! Garbage collection removes only garbage.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use crate::world::{DieAt, LEASE_TTL, START, World};
 
-/// Publishes a version that is this blob.
+/// Publishes a version with this blob.
 async fn name(world: &World, sha256: Digest) -> Result<(), store::StoreError> {
     let version = &ModelVersion {
         task: world.task,
@@ -74,7 +74,7 @@ async fn of_versions_that_are_not_retained_the_row_stays_and_the_blob_goes() {
             );
         }
     }
-    // The open round begins with version 3; no older one is needed.
+    // The open round starts from version 3; older ones are no longer needed.
     world.start_round(&engine).await;
     world.clock.advance(GRACE + Duration::from_millis(1));
     engine.collect_garbage().await.unwrap();
@@ -112,7 +112,7 @@ async fn a_sign_in_goes_once_it_has_expired() {
         ended_at: None,
     };
     world.store.transact("test", |tx| Box::pin(async move { tx.insert_operator_token(token).await })).await.unwrap();
-    // The same row can be stored once: again only if it is gone.
+    // A row can be stored only once: again only after its removal.
     let is_new = async || {
         let stored = world.store.transact("test", |tx| Box::pin(async move { tx.insert_sign_in(sign_in, 9).await }));
         stored.await.is_ok()
@@ -133,7 +133,7 @@ async fn what_a_server_of_models_said_goes_once_it_has_expired() {
     let (task, expires_at) = (world.task, START.plus(Duration::from_secs(60)));
     let server = &ModelServer { task, name: "icu".to_owned(), report: "{}".to_owned(), told_at: START, expires_at };
     world.store.transact("test", |tx| Box::pin(async move { tx.put_model_server(server, 9).await })).await.unwrap();
-    // By a time at which it counts: its row alone decides.
+    // Read at a time before its expiry, so only its row matters.
     let rows = async || {
         let listed =
             world.store.read("test", |tx| Box::pin(async move { tx.model_servers(task, None, START, 9).await }));
@@ -154,7 +154,7 @@ async fn a_young_blob_without_a_row_is_spared_and_an_old_one_is_not() {
     let blob = world.blobs.put_bytes("about to get its row".into()).await.unwrap();
     world.clock.advance(GRACE - Duration::from_millis(1));
     assert_eq!(engine.collect_garbage().await.unwrap().blobs, 0);
-    // Stored again: young again.
+    // Storing it again makes it young.
     world.blobs.put_bytes("about to get its row".into()).await.unwrap();
     world.clock.advance(Duration::from_millis(1));
     assert_eq!(engine.collect_garbage().await.unwrap().blobs, 0);
@@ -165,7 +165,7 @@ async fn a_young_blob_without_a_row_is_spared_and_an_old_one_is_not() {
     assert!(world.blobs.len(blob).await.unwrap().is_none());
 }
 
-/// As where rows go by a database's clock, and the store of blobs has one of its own.
+/// As with rows dated by the database's clock, and a blob store with its own.
 #[tokio::test]
 async fn blobs_have_their_age_by_the_clock_that_dates_them() {
     let world = World::new(3).await;
@@ -233,7 +233,7 @@ async fn one_worker_removes_blobs_at_a_time_and_another_takes_over_where_it_died
     assert!(matches!(died, Err(StepError::Stopped(_))), "{died:?}");
     let engine = world.engine(2);
     assert_eq!(engine.collect_garbage().await.unwrap().blobs, 0, "the first one may still be at it");
-    // What it doomed cannot be named meanwhile.
+    // Doomed blobs cannot be referenced.
     let doomed = world.blobs.put_bytes("a".into()).await.unwrap();
     let named = name(&world, doomed).await;
     assert!(matches!(named, Err(store::StoreError::BeingRemoved(blob)) if blob == doomed), "{named:?}");

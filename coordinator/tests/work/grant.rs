@@ -1,4 +1,4 @@
-//! Buffers in the clear, from rows alone: who is told to train, which updates are taken, and what a crash leaves.
+//! Asynchronous rounds without secure aggregation, from rows only: assigned trainings, accepted updates, crashes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use store::entity::training::Buffered;
 
 use crate::world::{DieAt, LEASE_TTL, World};
 
-/// Six participants, four of whom train at a time; three updates make a round.
+/// Six participants, four training at a time; three updates make a round.
 async fn buffered() -> World {
     World::with(6, |spec| {
         let schedule = serde_json::json!({ "mode": "buffered", "concurrency": 4, "max_staleness": 1 });
@@ -97,8 +97,7 @@ async fn the_oldest_updates_are_taken_first_and_each_once() {
     assert_eq!(world.round(1).await.round.state, RoundState::Completed);
     assert!(world.present().await.is_none(), "the next buffer is empty");
 
-    // The fourth, and the two that took places of those drawn, are one version behind; one more trains on the newest. All are
-    // ready at once.
+    // The fourth, and the two that took slots of drawn ones, are one version behind; one more trains on the newest. All are ready at once.
     world.check_in(&drawn).await;
     engine.step_all().await.unwrap();
     let open = of(&trainings(&world).await);
@@ -124,7 +123,7 @@ async fn an_update_that_no_round_may_take_keeps_its_place_no_longer_than_a_train
     engine.step_all().await.unwrap();
     let told = of(&trainings(&world).await);
     assert_eq!(told.len(), 3);
-    // They have fewer examples now than the task wants of whom it draws.
+    // They now have fewer examples than the task requires.
     finish_with(&world, &told, 5).await;
     engine.step_all().await.unwrap();
     assert_eq!(world.present().await.unwrap().state, RoundState::Selecting, "nobody can be drawn");
@@ -134,7 +133,7 @@ async fn an_update_that_no_round_may_take_keeps_its_place_no_longer_than_a_train
     let mut others: Vec<_> = world.participants.iter().filter(waits).copied().collect();
     others.sort_unstable();
     world.check_in(&others).await;
-    // The round fails, and is tried again.
+    // The round fails, and is retried.
     let settle = async || {
         for _ in 0..4 {
             engine.step_all().await.unwrap();
@@ -152,7 +151,7 @@ async fn an_update_that_no_round_may_take_keeps_its_place_no_longer_than_a_train
     assert_eq!(drawn, others);
 }
 
-/// However long it waits: or a period that is longer than a training would have everybody train.
+/// Independent of the wait: otherwise a period longer than a training would make all participants train.
 #[tokio::test]
 async fn an_update_that_waits_for_its_round_keeps_its_place() {
     let world = buffered().await;

@@ -1,4 +1,4 @@
-//! Events get positions without gaps, in a chain that is signed, whoever gives them and whoever dies.
+//! Events get positions without gaps in a signed chain, by any process and after any crash.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use wire::audit::{ChainEnd, Entry, Head, Hex};
 
 use crate::world::World;
 
-/// The log, which must be a chain; and its newest head, which must be signed for the entry at its position.
+/// Reads the log and checks its chain, and its newest head with a signature for the entry at its position.
 async fn log(world: &World) -> (Vec<Entry>, Option<Head>) {
     let read = world.store.read("test", |tx| {
         Box::pin(async move {
@@ -58,7 +58,7 @@ async fn whatever_happened_is_placed_chained_and_signed() {
     assert_eq!(of_round, [EventKind::RoundOpened, advanced, advanced, EventKind::RoundCompleted]);
     assert_eq!(engine.number_events().await.unwrap(), 0);
     world.set_status(TaskStatus::Active, TaskStatus::Paused).await;
-    // Another process signs with a key of its own here; the chain is one.
+    // The other process has its own signing key here; the chain is continuous.
     assert_eq!(world.engine(2).number_events().await.unwrap(), 1);
     assert_eq!(log(&world).await.0.len(), placed + 1);
 }
@@ -92,7 +92,7 @@ async fn a_running_engine_places_events_on_wake_ups_alone() {
     assert!(seen > 0);
     shutdown.cancel();
     running.await.unwrap();
-    // A round may have opened since, whose event it places; a lease that is held would be refused.
+    // A round may have opened since, and its event is numbered; a held lease would be refused.
     let placed = world.engine(2).number_events().await;
     assert!(placed.is_ok(), "the lease is free again: {placed:?}");
 }
@@ -132,7 +132,7 @@ async fn a_worker_that_died_is_followed_when_its_lease_has_ended() {
     assert_eq!(log(&world).await.0.len(), 0);
     world.clock.advance(ttl);
     assert!(engine.number_events().await.unwrap() > 0);
-    // Whoever held it before is fenced: it cannot go on by its old token.
+    // The previous holder is fenced: its old token is invalid.
     let renewed = world
         .store
         .transact("test", |tx| Box::pin(async move { tx.renew_lease("events", token.unwrap(), now, ttl).await }));
@@ -149,7 +149,7 @@ async fn a_running_worker_keeps_the_log_for_a_second_beyond_its_last_batch() {
         async move { engine.run(shutdown).await }
     });
     while wakes.next().await != Some(WakeEvent::Numbered) {}
-    // The worker's lease is by a clock that stands still. It ends, as at a worker's death, without being given up.
+    // The worker's lease uses a stopped clock. It ends without being given up, as at a worker's death.
     let (other, ttl, now) = (Uuid::from_u128(99), Duration::from_secs(1), world.clock.now());
     let taken_at = |now| {
         let store = world.store.clone();

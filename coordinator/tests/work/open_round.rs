@@ -1,4 +1,4 @@
-//! Rounds open when and as they should.
+//! Rounds open at the right time.
 
 use std::time::Duration;
 

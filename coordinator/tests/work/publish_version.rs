@@ -1,4 +1,4 @@
-//! Published versions: right, repeatable, and the same in any order of arrival.
+//! Published versions: correct, repeatable, and independent of the order of arrival.
 
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ async fn an_optimizer_goes_on_from_what_it_left_beside_the_base() {
         let world = World::with(3, |spec| spec.aggregation.optimizer = optimizer).await;
         let (mut model, mut state) = (world.model.initial(&world.spec).unwrap(), OptimizerState::Empty);
         for number in 1..=3 {
-            // Another engine each time: nothing is remembered but in rows and blobs.
+            // Another engine each time: all state is in rows and blobs.
             world.run_round(&world.engine(number.into())).await;
             state = optimizer::step(&world.model.optimizer, state, &mut model, &mean(&world, number)).unwrap();
             let version = world.versions().await.pop().unwrap();
@@ -129,7 +129,7 @@ async fn a_damaged_base_of_several_slices_keeps_the_round_until_it_is_mended() {
     assert_eq!(world.round(1).await.round.state, RoundState::Completed);
 }
 
-/// The mean of a round in which everybody took part.
+/// The mean of a round without dropouts.
 fn mean(world: &World, number: u32) -> MeanUpdate {
     let words = world.model.codec.len();
     let mut sum = vec![0_u32; words];
@@ -150,7 +150,7 @@ async fn order_of_arrival_does_not_change_the_sha256_of_the_published_version() 
     let expected = in_order.digests().await[1];
     for seed in 0..12 {
         let mut world = World::new(7).await;
-        // Chunks of different sizes, and an engine that steps at different moments.
+        // Chunks of different sizes, and steps at different moments.
         world.config.fold_inputs = 1 + seed % 4;
         let engine = world.engine(seed.into());
         let mut cohort = world.start_round(&engine).await;
@@ -175,7 +175,7 @@ async fn the_task_completes_with_its_last_round_and_says_so() {
     for _ in 0..2 {
         world.run_round(&engine).await;
     }
-    // Not with the others: everybody who waits would look, once a round.
+    // Separate from other wake-ups: otherwise all waiting participants would wake once per round.
     while let Some(event) = wakes.next().now_or_never().flatten() {
         assert_ne!(event, WakeEvent::Task(world.task));
     }
@@ -210,7 +210,7 @@ async fn a_sum_that_nobody_honest_could_have_made_is_not_published() {
     let cohort = world.start_round(&engine).await;
     assert!(world.report(cohort[0]).await);
     assert!(world.report(cohort[1]).await);
-    // As long as an input, but its values are beyond what any weight allows.
+    // As long as an input, but with values beyond any weight.
     let words = vec![0x4000_0000_u32; world.model.codec.len()];
     let input = secure_agg::packing::pack(&words, world.model.modulus);
     assert!(world.upload(cohort[2], input.into()).await);
@@ -245,7 +245,7 @@ async fn a_lost_base_model_keeps_the_round_until_its_deadline() {
     assert_eq!(world.round(1).await.round.state, RoundState::Completed);
 }
 
-/// Reports for everybody that the received model has this accuracy.
+/// Reports this accuracy of the received model for all participants.
 async fn report_accuracy(world: &World, value: f64) {
     let codec = *world.model.codec.plain().unwrap();
     for &id in &world.participants {
@@ -263,7 +263,7 @@ async fn a_version_that_made_a_metric_fall_is_rolled_back_with_what_the_optimize
     for (optimizer, retain) in [
         (ServerOptimizer::default(), None),
         (momentum, None),
-        // The version that a rollback may need stays, however few others do.
+        // A version needed by a rollback stays, even with a minimal retention.
         (ServerOptimizer::default(), Some(Retain { last: 1 })),
         (momentum, Some(Retain { last: 1 })),
     ] {

@@ -80,7 +80,7 @@ export async function charting(page) {
     personalization: { method: 'ditto', lambda: 0.1 },
     rounds: { count: 3, collect_deadline_ms: 60_000 },
   };
-  await federation.call('POST', '/v1/tasks', task('own', { spec, seed: 9 }));
+  await federation.call('POST', '/v1/tasks', task('own', { spec }));
   await page.goto(at('tasks/own'));
   await heading(page, 'own');
   for (const chart of Object.keys(CHARTS.own)) {

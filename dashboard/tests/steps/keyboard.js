@@ -48,7 +48,7 @@ async function come(page, where) {
 
 /** Each dialog takes the focus, keeps it, and gives it back to whatever opened it. */
 export async function opening(page) {
-  await federation.call('POST', '/v1/tasks', task('opened', { spec: { selection: { cohort: { count: 60 } } }, seed: 8 }));
+  await federation.call('POST', '/v1/tasks', task('opened', { spec: { selection: { cohort: { count: 60 } } } }));
   for (const [where, name] of OPENERS) {
     await come(page, where);
     // A button that is drawn anew meanwhile would lose the key.

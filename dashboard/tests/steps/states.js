@@ -74,7 +74,7 @@ async function refusing(page) {
   await page.getByRole('button', { name: 'Try again' }).click();
   await page.getByRole('region', { name: 'Private tasks' }).waitFor();
   answer = (route) => route.fulfill({ status: 500, contentType: 'application/problem+json', json: problem });
-  await federation.call('POST', '/v1/tasks', task('trifle', { spec: { selection: { cohort: { count: 60 } } }, seed: 10 }));
+  await federation.call('POST', '/v1/tasks', task('trifle', { spec: { selection: { cohort: { count: 60 } } } }));
   await page.getByRole('alert').getByText(problem.title).waitFor();
   assert.ok(await page.getByRole('region', { name: 'Private tasks' }).isVisible());
   await shot(page, 'problem-beside');

@@ -9,7 +9,7 @@ import { holds } from './charts.js';
 import { lookingAsViewer } from './states.js';
 
 export async function controlling(page) {
-  const lonely = { spec: { rounds: { count: 5 }, selection: { cohort: { count: 60 } } }, seed: 3 };
+  const lonely = { spec: { rounds: { count: 5 }, selection: { cohort: { count: 60 } } } };
   await federation.call('POST', '/v1/tasks', task('imaging', lonely));
   await reading(page, 'tasks/imaging', 'Waiting for participants.', 'task-waiting');
   // Somebody else pauses the task while we are asked whether to cancel it: it is not cancelled, and shown as it is.
@@ -84,7 +84,7 @@ export async function goingWithout(page) {
 export async function missingNothing(page) {
   await page.goto(at('participants'));
   await heading(page, 'Participants');
-  const lonely = { spec: { rounds: { count: 5 }, selection: { cohort: { count: 60 } } }, seed: 7 };
+  const lonely = { spec: { rounds: { count: 5 }, selection: { cohort: { count: 60 } } } };
   await page.route(/\/v1\/tasks\?/, async (route) => {
     const response = await route.fetch();
     await federation.call('POST', '/v1/tasks', task('meanwhile', lonely));
@@ -93,13 +93,13 @@ export async function missingNothing(page) {
   await page.goto(at('tasks'));
   await page.getByRole('link', { name: 'meanwhile' }).waitFor();
   await federation.call('POST', '/v1/tasks/meanwhile/cancel', {});
-  await page.getByRole('row').filter({ hasText: 'meanwhile' }).getByText('Cancelled').waitFor();
+  await page.getByRole('row').filter({ hasText: 'meanwhile' }).getByText('Cancelled', { exact: true }).waitFor();
 }
 
 export async function readingLedgers(page) {
   const privacy = { mechanism: 'distributed_discrete_gaussian', epsilon: 20, delta: 1e-5, clip: { fixed: 1.0 } };
   const spec = { privacy, metrics: [], rounds: { count: 8, collect_deadline_ms: 60_000 }, selection: { cohort: { count: 5 } } };
-  await federation.call('POST', '/v1/tasks', task('ages', { spec, seed: 2 }));
+  await federation.call('POST', '/v1/tasks', task('ages', { spec }));
   await completed('ages');
   await page.goto(at('privacy'));
   await page.getByRole('link', { name: 'ages' }).waitFor();
@@ -159,7 +159,7 @@ export async function comparing(page) {
 export async function droppingOut(page) {
   const spec = { rounds: { count: 3, collect_deadline_ms: 4_000 }, selection: { cohort: { count: PARTICIPANTS }, over_selection: 0 } };
   spec.secure_aggregation = { max_corrupt_fraction: 0, max_dropout_fraction: 0.3, share_deadline_ms: 4_000, confirm_deadline_ms: 4_000, unmask_deadline_ms: 4_000 };
-  await federation.call('POST', '/v1/tasks', task('wearables', { spec, seed: 4 }));
+  await federation.call('POST', '/v1/tasks', task('wearables', { spec }));
   await page.goto(at('tasks/wearables/rounds/1'));
   const round = (query = '') => federation.call('GET', `/v1/tasks/wearables/rounds/1${query}`);
   let state = 'SELECTING';

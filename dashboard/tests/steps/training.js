@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
+import { drawn } from '../../lib/code.js';
 import { MODEL, task } from '../federation.js';
 import { HOSTILE, isText } from '../poison.js';
 import { PARTICIPANTS, WAIT_MS, at, completed, crowd, federation, heading, open, reading, said, seeing, shot, until } from '../stage.js';
@@ -18,6 +19,14 @@ export async function enrolling(page) {
   await page.getByRole('button', { name: 'Create the token' }).click();
   const token = await page.getByLabel('Enrolment token', { exact: true }).last().innerText();
   await page.getByRole('img', { name: /QR code/ }).waitFor();
+  const command = await page.getByLabel('Command that enrols', { exact: true }).innerText();
+  assert.match(command, new RegExp(`--ca ca\\.pem --token ${token} --journal \\S+$`));
+  const download = page.waitForEvent('download');
+  await page.getByRole('link', { name: 'download it' }).click();
+  const authority = readFileSync(await (await download).path(), 'utf8').trim();
+  assert.equal(authority, readFileSync(federation.ca, 'utf8').trim());
+  const { shape } = await drawn({ server: federation.url, enrollment_token: token, ca_pem: authority });
+  assert.equal(await page.locator('.qr-dark').getAttribute('d'), shape, 'the code has the address, the token and the authority');
   await shot(page, 'enrol');
   // The link is for somebody who has no sign-in here, and the token is sent to nobody.
   const guest = await open(page.context().browser());
@@ -80,6 +89,7 @@ export async function creating(page) {
 export async function watching(page) {
   await page.evaluate(() => (globalThis.untouched = true));
   await page.getByRole('heading', { name: /^Round \d+$/ }).waitFor({ timeout: WAIT_MS });
+  await page.getByText(/^of \d+ eligible$/).waitFor();
   await shot(page, 'task-live');
   const plot = page.getByRole('slider', { name: 'Loss, by round', exact: true });
   await plot.waitFor({ timeout: WAIT_MS });
@@ -227,7 +237,7 @@ export async function usingModels(page) {
 /** A round in progress is not pulled away: the task is paused, its round ends, and an earlier version is published again. */
 export async function rollingBack(page) {
   const rounds = { count: 1000, collect_deadline_ms: 60_000 };
-  await federation.call('POST', '/v1/tasks', task('scans', { spec: { rounds }, seed: 6 }));
+  await federation.call('POST', '/v1/tasks', task('scans', { spec: { rounds } }));
   const scans = () => federation.call('GET', '/v1/tasks/scans');
   await until(async () => (await scans()).model_version >= 3, 'no third version comes');
   await page.goto(at('tasks/scans/models'));

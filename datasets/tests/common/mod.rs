@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-/// A folder of real data, in `$TRIBUTARY_DATA_DIR` or `../shared/data`; says so when there is none.
+/// A folder of real data, in `$TRIBUTARY_DATA_DIR` or `../shared/data`; prints a message if there is none.
 pub(crate) fn real_data(name: &str) -> Option<PathBuf> {
     #[expect(clippy::disallowed_methods, reason = "tests find their data through the environment")]
     let chosen = std::env::var_os("TRIBUTARY_DATA_DIR").map(PathBuf::from);
@@ -12,7 +12,7 @@ pub(crate) fn real_data(name: &str) -> Option<PathBuf> {
     if folder.is_dir() {
         return Some(folder);
     }
-    // What `eprintln!` writes is kept back of a test that passes.
+    // The harness hides the `eprintln!` output of passing tests.
     let why = format!("no folder {}; set TRIBUTARY_DATA_DIR to test with real data", folder.display());
     let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
     None

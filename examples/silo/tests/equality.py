@@ -17,7 +17,7 @@ sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1])]
 import moe  # noqa: E402
 import net  # noqa: E402
 import torch  # noqa: E402
-from folder import SILO, Folder, distance  # noqa: E402
+from folder import PLAN, SILO, Folder, distance  # noqa: E402
 
 MOST = 1e-6
 NET = ["ddp", "zero1", "fsdp", "tensor", "pipeline_1f1b", "accumulate", "activation_checkpointing", "batch_size_finder"]
@@ -57,8 +57,27 @@ def elastic(model, plain):
     compare("elastic: 3", Folder(model).run("elastic.py", 3), plain, model)
 
 
+def unfollowed(model):
+    """An example refuses each setting of a plan that it does not follow, and names it; and it follows `accumulate`."""
+    asked = {"gradient_clip": 1.0, "optimizer": {"name": "adam_w"}, "precision": "bf16", "proximal_mu": 0.01, "schedule": {"kind": "cosine"}}
+    asked |= {"solver": "fed_nova", "warmup": {"steps": 5}}
+    for script in ("plain.py", "zero1.py"):
+        for key, value in asked.items():
+            folder = Folder(model, {**PLAN, key: value})
+            started = folder.start(script, 1)
+            said, _ = started.communicate(timeout=300)
+            told = (folder.path / "refused").read_text() if (folder.path / "refused").exists() else said
+            if started.returncode != 75 or f"training.{key}" not in told:
+                raise AssertionError(f"{script} ended with {started.returncode} where the plan has {key}: {told[-2000:]}")
+    accumulated = Folder(model, {**PLAN, "batch_size": 16, "accumulate": 4}).run("plain.py", 1)
+    compare("accumulate = 4", accumulated, Folder(model).run("plain.py", 1), model)
+    print(f"plain.py and zero1.py: each of {len(asked)} settings that they do not follow is refused by its name")
+
+
 def main(names):
     model = start(net.model)
+    if not names:
+        unfollowed(model)
     plain = Folder(model).run("plain.py", 1)
     for name in NET:
         if not names or name in names:

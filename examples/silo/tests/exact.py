@@ -69,6 +69,12 @@ def average(model, jobs):
     return {name: value / weights for name, value in total.items()}, weights
 
 
+def job_of_round(seen, number):
+    """The job of a round that a silo has seen; the last one where the round was tried again. Names are train-ROUND-MILLISECONDS."""
+    kept = sorted(seen.glob(f"train-{number}-*.json"), key=lambda path: int(path.stem.rpartition("-")[2]))
+    return json.loads(kept[-1].read_text())
+
+
 def run(federation, example):
     begun = time.monotonic()
     federation.create(task(example))
@@ -85,7 +91,7 @@ def run(federation, example):
     models = [load_file(federation.model(example, version)) for version in range(ROUNDS + 1)]
     chain, worst = {name: value.double() for name, value in models[0].items()}, 0.0
     for number in range(1, ROUNDS + 1):
-        asked = [json.loads((seen / f"train-{number}-1.json").read_text()) for seen in jobs]
+        asked = [job_of_round(seen, number) for seen in jobs]
         expected, weights = average(models[number - 1], asked)
         allowed = SILOS * CLIP_RANGE / LEVELS / weights
         for name, value in expected.items():
@@ -105,6 +111,5 @@ def run(federation, example):
 if __name__ == "__main__":
     examples = sys.argv[1:] or ["ddp", "fsdp", "tensor"]
     for chosen in examples:
-        # A coordinator of its own: a participant gives one masked update of the same model.
         with Federation() as running:
             run(running, chosen)

@@ -112,7 +112,6 @@ def run(federation, name, draw):
 
 def main():
     draw = random.Random(SEED)
-    # Each has a coordinator of its own: a participant gives one masked update of the same model.
     with Federation() as federation:
         undisturbed, _, _ = run(federation, "undisturbed", draw)
     if len(set(undisturbed)) != MOMENTS + 1:

@@ -8,7 +8,7 @@ use client_sdk::learning::{MetricValue, Parameters};
 use client_sdk::{Participant, Trained, Trainer, TrainerError, TrainingJob};
 use examples::say;
 
-/// What this device has measured, and shows nobody. The model is one number: the mean of what all devices have measured.
+/// This device's private measurement. The model is one number: the mean of the measurements of all devices.
 struct Thermometer {
     measured: f32,
 }
@@ -57,8 +57,8 @@ async fn main() -> Result<()> {
         .journal(JournalFiles::beside(folder).open()?) // or FileJournal with the device's key store
         .trainer(thermometer) // train(), evaluate(), examples()
         .build()?;
-    participant.run(interrupted()).await?; // or participant.poll(limit).await, now and then
-    let model = participant.model_of("temperature")?; // the last version once the task is over, or the device's own: offline, too
+    participant.run(interrupted()).await?; // or participant.poll(limit).await from time to time
+    let model = participant.model_of("temperature")?; // works offline
 
     let model = model.context("no model yet")?;
     say(&format!("measured {measured}; the mean of all is near {:.2}", model.parameters().values()[0]));

@@ -5,6 +5,7 @@
 use anyhow::{Context as _, Result, ensure};
 use client_sdk::journal::MemoryJournal;
 use client_sdk::learning::{MetricValue, Parameters};
+use client_sdk::transport::Proxy;
 use client_sdk::{Participant, SecurityPolicy, Trained, Trainer, TrainerError, TrainingJob};
 use examples::{Lab, say};
 use reqwest::{Method, StatusCode};
@@ -36,6 +37,7 @@ async fn main() -> Result<()> {
     for (index, number) in [0.0, 0.25, 0.5].into_iter().enumerate() {
         let mut participant = Participant::builder()
             .server(lab.url())
+            .proxy(Proxy::none()) // the coordinator is in this process
             .ca_pem(lab.ca_pem())
             .enrollment_token(lab.enrollment_token(&format!("site-{index}")).await?)
             .journal(MemoryJournal::new())

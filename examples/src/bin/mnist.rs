@@ -8,6 +8,7 @@ use anyhow::{Result, ensure};
 use client_sdk::journal::MemoryJournal;
 use client_sdk::models::{Architecture, Mlp};
 use client_sdk::train::{self, Device};
+use client_sdk::transport::Proxy;
 use client_sdk::{Dataset, ModelTrainer, Participant};
 use datasets::{Federated, Labelled, Partition, idx};
 use examples::{Lab, say};
@@ -36,6 +37,7 @@ async fn main() -> Result<()> {
         let nothing = owned(own.subset(&[]));
         let mut participant = Participant::builder()
             .server(lab.url())
+            .proxy(Proxy::none()) // the coordinator is in this process
             .ca_pem(lab.ca_pem())
             .enrollment_token(lab.enrollment_token(name).await?)
             .journal(MemoryJournal::new())

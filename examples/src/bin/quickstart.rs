@@ -6,6 +6,7 @@
 use anyhow::{Result, ensure};
 use client_sdk::journal::MemoryJournal;
 use client_sdk::learning::{MetricValue, Parameters};
+use client_sdk::transport::Proxy;
 use client_sdk::{Participant, SecurityPolicy, Trained, Trainer, TrainerError, TrainingJob};
 use examples::{Lab, say};
 use serde_json::json;
@@ -71,6 +72,7 @@ async fn main() -> Result<()> {
         let token = lab.enrollment_token(&format!("device-{index}")).await?;
         let mut participant = Participant::builder()
             .server(lab.url())
+            .proxy(Proxy::none()) // the coordinator is in this process
             .ca_pem(lab.ca_pem())
             .enrollment_token(token)
             .task("line")

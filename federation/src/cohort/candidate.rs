@@ -1,4 +1,4 @@
-//! A participant that may be drawn, and the data that selectors see.
+//! A participant that may be drawn, with the data visible to selectors.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub struct Candidate {
     pub participant: ParticipantId,
     /// Given at enrolment.
     pub labels: BTreeMap<String, String>,
-    /// Reported number of training examples; 0 if not reported, in which case it was asked whether it has enough.
+    /// Reported number of training examples; 0 if not reported, in which case the device itself checks the minimum.
     pub examples: u64,
     /// Number of assignments in this task.
     pub participations: u32,
@@ -64,8 +64,7 @@ impl Candidate {
         let Some((last_number, last_at)) = self.last else {
             return Ok(());
         };
-        // A failed attempt at the same round does not count: where it would, no number is retried for which updates
-        // were sent.
+        // A failed attempt at the same round is ignored: if such a number is retried, its participants have sent no updates.
         let sits_out = number > last_number && number - last_number <= require.min_gap_rounds;
         // A clock that was set back must not exclude a participant until it has caught up.
         let rests = last_at <= now && now.since(last_at).as_millis() < u128::from(require.min_gap_ms);

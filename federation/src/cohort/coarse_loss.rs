@@ -33,7 +33,7 @@ impl CoarseLoss {
         Some(Self(level.clamp(0.0, f64::from(Self::TOP)) as u8))
     }
 
-    /// The loss that the level represents.
+    /// The loss of this level.
     #[must_use]
     pub fn value(self) -> f64 {
         ((f64::from(self.0) - f64::from(Self::ONE)) / 2.0).exp2()

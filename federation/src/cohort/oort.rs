@@ -1,4 +1,4 @@
-//! Oort: prefers participants whose data still improves the model and that are fast enough.
+//! Oort: prefers fast participants with data that still improve the model.
 
 use rand::Rng;
 use rand::seq::SliceRandom as _;
@@ -26,8 +26,7 @@ impl Selector for Oort {
         let (silent, untried): (Vec<_>, Vec<_>) = unknown.into_iter().partition(|one| one.participations > 0);
         // If one side has too few participants, the other takes its places.
         let exploring = wanted.max(count.saturating_sub(known.len())).min(untried.len());
-        // Places that no untried participant takes go to participants without a current loss, which would otherwise
-        // never report one again.
+        // Places left over by untried participants go to participants without a current loss, which would otherwise never report one again.
         let retrying = wanted.min(count).saturating_sub(exploring).min(silent.len());
         let exploiting = (count - exploring - retrying).min(known.len());
         let mut chosen = explore(self, &untried, preferred, exploring, rng);
@@ -38,7 +37,7 @@ impl Selector for Oort {
     }
 }
 
-/// Number of places for participants that were never drawn.
+/// Number of places for new participants.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -50,8 +49,8 @@ fn explorers(oort: &Oort, count: usize, round: u32) -> usize {
     (count as f64 * decayed.max(oort.exploration_min)).round() as usize
 }
 
-/// T in milliseconds; `None` if no duration is too long. The percentile follows from history alone, without state: for
-/// each full window after the first, it is relaxed if that window gained less than the one before.
+/// T in milliseconds; `None` if any duration is acceptable. The percentile follows from history alone: for each full window after the
+/// first, it is relaxed if that window gained less than the one before.
 fn preferred_duration(oort: &Oort, candidates: &[Candidate], utilities: &[f64]) -> Option<u64> {
     let windows: Vec<f64> =
         utilities.chunks_exact(oort.pacer_window.max(1) as usize).map(|window| window.iter().sum()).collect();

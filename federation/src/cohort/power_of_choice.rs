@@ -15,14 +15,14 @@ impl Selector for PowerOfChoice {
         let weights: Vec<_> = candidates.iter().map(weight).collect();
         let first = weighted::sample(&weights, count.max(self.candidates as usize), rng);
         let mut first: Vec<_> = first.into_iter().map(|position| &candidates[position]).collect();
-        // Ties in the loss are broken at random, not by the first draw, which favours participants with many examples.
+        // Ties in the loss are broken at random; the first draw favours participants with many examples.
         first.shuffle(&mut rng);
         first.sort_by_key(|candidate| (candidate.loss.is_some(), candidate.loss.map(highest_first)));
         first.iter().take(count).map(|candidate| candidate.participant).collect()
     }
 }
 
-/// Mean over the participants that report it; 1 if none does.
+/// Mean over the participants that report it; 1 if there are none.
 #[expect(clippy::cast_precision_loss, reason = "a weight")]
 fn mean_examples(candidates: &[Candidate]) -> f64 {
     let told = || candidates.iter().map(|candidate| candidate.examples).filter(|examples| *examples > 0);

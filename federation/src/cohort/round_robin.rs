@@ -1,4 +1,4 @@
-//! Sampling without replacement: the participants that have waited longest come first.
+//! Sampling without replacement: the participants with the longest wait come first.
 
 use rand::Rng;
 use rand::seq::SliceRandom as _;
@@ -6,10 +6,10 @@ use rand::seq::SliceRandom as _;
 use super::{Candidate, History, Selector};
 use crate::id::ParticipantId;
 
-/// Participants that were never drawn come first, then those with the oldest last round, then those drawn least; ties
-/// are broken at random. While the same participants stay checked in, each is drawn once per cycle. Ordering by last
-/// round instead of by number of participations keeps a newcomer from being drawn repeatedly until it has caught up.
-/// Participants drawn together in the first cycle tend to meet again in the next.
+/// New participants come first, then those with the oldest last round, then those drawn least; ties are broken at random. While the same
+/// participants stay checked in, each is drawn once per cycle. Ordering by last round instead of by number of participations keeps a
+/// newcomer from being drawn repeatedly until it has caught up. Participants drawn together in the first cycle tend to meet again in the
+/// next.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RoundRobin;
 

@@ -17,7 +17,7 @@ impl Selector for Stratified {
             let value = candidate.labels.get(&self.label).map(String::as_str);
             strata.entry(value).or_default().push(candidate.participant);
         }
-        // Random, not alphabetical, order decides which stratum gets an indivisible place.
+        // Random order decides which stratum gets an indivisible place.
         let mut strata: Vec<_> = strata.into_values().collect();
         strata.shuffle(&mut rng);
         let sizes: Vec<_> = strata.iter().map(Vec::len).collect();
@@ -29,8 +29,8 @@ impl Selector for Stratified {
     }
 }
 
-/// Hamilton's method: the integer part of each share, then one more for the largest remainders. `count` is at most the
-/// sum of `sizes`, so no quota is above its size.
+/// Hamilton's method: the integer part of each share, then one more for the largest remainders. `count` is at most the sum of `sizes`, so
+/// each quota is at most its size.
 fn proportional(sizes: &[usize], count: usize) -> Vec<usize> {
     let all: usize = sizes.iter().sum::<usize>().max(1);
     let mut quotas: Vec<_> = sizes.iter().map(|size| size * count / all).collect();

@@ -2,9 +2,9 @@
 
 use rand::{Rng, RngExt as _};
 
-/// Draws `count` different positions of `weights`, or all: each with a probability proportional to its weight among the
-/// remaining ones (Efraimidis and Spirakis 2006, algorithm A, as exponential races). Weights are finite and not
-/// negative; a position of weight zero is drawn only if no others are left.
+/// Draws `count` different positions of `weights`, or all: each with a probability proportional to its weight among the remaining ones
+/// (Efraimidis and Spirakis 2006, algorithm A, as exponential races). Weights are finite and not negative; positions of weight zero are
+/// drawn last.
 pub(super) fn sample(weights: &[f64], count: usize, rng: &mut dyn Rng) -> Vec<usize> {
     let mut races: Vec<_> = weights
         .iter()

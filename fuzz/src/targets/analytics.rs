@@ -1,5 +1,5 @@
-//! Untrusted analytics states. A state that is read round-trips, and neither participant nor coordinator panics on it:
-//! rows can be added, the sum opened and the next state published.
+//! Untrusted analytics states. An accepted state round-trips, and both sides handle it without a panic: rows can be added, the sum opened
+//! and the next state published.
 
 use learning::ExactSum;
 use learning::analytics::{Analysis, AnalyticsSpec, Table};

@@ -1,5 +1,5 @@
-//! Untrusted model and optimizer state files. A file that is read is written to the same values, and can be read
-//! again, as a whole or in pieces.
+//! Untrusted model and optimizer state files. An accepted file is written to the same values, and can be read again, as a whole or in
+//! pieces.
 
 use std::sync::Arc;
 

@@ -53,7 +53,7 @@ fn roster(data: &[u8], resign: bool) {
     }
     let Client::ShareKeys(state) = client(session, 0) else { panic!("another state") };
     let (registry, signer) = (&session.world.registry, &session.members[0].signer);
-    if let Ok(step) = state.share_keys(&roster, &session.roster.model_hash, registry, signer, &mut rng(1)) {
+    if let Ok(step) = state.share_keys(&roster, &session.roster.model_hash, 0, registry, signer, &mut rng(1)) {
         assert_eq!((&roster.round, &roster.config), (&session.roster.round, &session.roster.config));
         assert_eq!(roster.model_hash, session.roster.model_hash);
         assert!(roster.entries.as_slice().contains(&session.roster.entries.as_slice()[0]), "its own keys are in it");

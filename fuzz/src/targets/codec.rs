@@ -1,7 +1,6 @@
 //! Untrusted compressed uploads: an admitted upload expands, sums and decodes to numbers in range.
 //!
-//! The first byte selects the codec; the rest is an upload that the coordinator expands, or the words of a summable
-//! one.
+//! The first byte selects the codec; the rest is an upload to expand, or the words of a summable one.
 
 use learning::compress::{CompactUpdate, Residual, UpdateCodec, Upload};
 use learning::parameters::{Layout, TensorSpec};

@@ -1,11 +1,13 @@
 //! Every message decoder of the protocol; the second byte selects it. Decoding is canonical: encoding again gives the
 //! same bytes.
 
+use secure_agg::batch::draw::{Drawn, Offer, Pool, Reveal};
 use secure_agg::codec::Message;
 use secure_agg::messages::{
     Advertise, Agreement, Complaint, Consistency, Delivery, MaskedInput, Roster, ShareKeys, Survivors, Unmasking,
 };
 
+use super::draw::six;
 use super::session::five;
 
 pub fn run(data: &[u8]) {
@@ -19,6 +21,10 @@ pub fn run(data: &[u8]) {
     again::<Consistency>(data);
     again::<Agreement>(data);
     again::<Unmasking>(data);
+    again::<Offer>(data);
+    again::<Pool>(data);
+    again::<Reveal>(data);
+    again::<Drawn>(data);
 }
 
 fn again<M: Message>(data: &[u8]) {
@@ -43,10 +49,15 @@ pub fn seeds() -> Vec<Vec<u8>> {
         session.agreement.encode(),
         session.answers[1].encode(),
         small_sparse(),
+        six().offer.encode(),
+        six().pool.encode(),
+        six().reveal.encode(),
+        six().drawn.encode(),
+        six().advertise.clone(),
     ]
 }
 
-/// Survivors with a list of inputs, which a small cohort never has.
+/// Survivors with a list of inputs, as in large cohorts only.
 fn small_sparse() -> Vec<u8> {
     let mut survivors = five().survivors.clone();
     let inputs: Vec<_> = five().inputs.iter().map(secure_agg::messages::SurvivorInput::of).collect();

@@ -5,6 +5,7 @@ pub mod certificate;
 pub mod checkpoint;
 pub mod client;
 pub mod codec;
+pub mod draw;
 pub mod idx;
 pub mod messages;
 pub mod packing;

@@ -1,4 +1,4 @@
-//! Patterns that split a model into shared and local tensors.
+//! Patterns dividing a model into shared and local tensors.
 
 use std::sync::Arc;
 

@@ -1,22 +1,39 @@
-//! Stored bytes: participants' snapshots and the coordinator's phases. Whatever loads can continue, and is stored again
-//! unchanged.
+//! Stored bytes: participants' snapshots, the coordinator's phases, states of draws and batches. Accepted bytes are stored again unchanged,
+//! and their state can continue.
 
+use secure_agg::batch::draw::{Batch, Drawing};
 use secure_agg::client::Client;
 use secure_agg::codec::Message as _;
 use secure_agg::server::Phase;
 
+use super::draw::six;
 use super::session::five;
 
-/// One input: the first byte selects one of the two.
+/// One input: the first byte selects the kind.
 pub fn run(data: &[u8]) {
     let Some((which, data)) = data.split_first() else { return };
-    if which % 2 == 0 {
+    if *which == 2 {
+        drawing(data);
+    } else if *which == 3 {
+        if let Ok(batch) = Batch::from_bytes(data) {
+            assert_eq!(batch.to_bytes(), data);
+        }
+    } else if which % 2 == 0 {
         client(data);
     } else if let Ok(phase) = Phase::restore(data) {
         let bytes = phase.encode();
         let again = Phase::restore(&bytes).expect("what was restored can be stored");
         assert_eq!(again.encode(), bytes);
         door(&phase);
+    }
+}
+
+fn drawing(data: &[u8]) {
+    let Ok(drawing) = Drawing::restore(data) else { return };
+    assert_eq!(drawing.persist().expose(), data);
+    match drawing {
+        Drawing::Offered(state) => drop(state.reveal(&six().pool, 3, &five().world.registry)),
+        Drawing::Revealed(state) => drop(state.finish(&six().drawn)),
     }
 }
 
@@ -28,7 +45,7 @@ fn client(data: &[u8]) {
     match client {
         Client::ShareKeys(state) => {
             let (roster, mut rng) = (&session.roster, super::support::rng(1));
-            drop(state.share_keys(roster, &roster.model_hash, &session.world.registry, signer, &mut rng));
+            drop(state.share_keys(roster, &roster.model_hash, 0, &session.world.registry, signer, &mut rng));
         }
         Client::MaskInput(state) => drop(state.receive(&session.delivery)),
         Client::CheckConsistency(state) => drop(state.check(&session.survivors, signer)),
@@ -58,5 +75,7 @@ fn door(phase: &Phase) {
 pub fn seeds() -> Vec<Vec<u8>> {
     let marked = |which: u8| move |bytes: &Vec<u8>| [&[which], bytes.as_slice()].concat();
     let session = five();
-    session.kept.iter().map(marked(0)).chain(session.phases.iter().map(marked(1))).collect()
+    let sessions = session.kept.iter().map(marked(0)).chain(session.phases.iter().map(marked(1)));
+    let draws = [&six().offered, &six().revealed].into_iter().map(marked(2));
+    sessions.chain(draws).chain([&six().batch].into_iter().map(marked(3))).collect()
 }

@@ -1,6 +1,5 @@
-//! Messages of a dishonest participant to the coordinator in each phase. The first byte selects the phase, and whether
-//! the message is signed again by its sender. A phase can be closed with what it admits; whatever opens is the sum of
-//! the survivors.
+//! Messages of a dishonest participant to the coordinator in each phase. The first byte selects the phase, and whether the message is
+//! signed again by its sender. A phase can be closed with its admitted messages; an opened sum is that of the survivors.
 
 use secure_agg::MemorySigner;
 use secure_agg::Signer as _;
@@ -98,13 +97,13 @@ fn unmask(session: &Session, phase: CollectUnmasking, answer: Unmasking) {
     let sender = admitted.message().body.sender;
     let others = session.answers.iter().filter(|one| one.body.sender != sender);
     let all = [admitted].into_iter().chain(others.cloned().map(Admitted::from_store)).collect();
-    // Four answers for t = 3: one bad share cannot be corrected, so there is no sum rather than a wrong one.
+    // Four answers for t = 3: one bad share cannot be corrected, so the phase ends without a sum.
     if let Ok(unmasked) = phase.close(all) {
         assert_eq!(unmasked_sum(&session.world.config, &unmasked, &session.uploads), session.sum);
     }
 }
 
-/// An id's position in the roster, whose members are in that order.
+/// An id's position in the roster, in the members' order.
 fn place(session: &Session, id: &[u8]) -> u16 {
     let position = session.members.iter().position(|member| member.id == id).expect("a member");
     u16::try_from(position + 1).expect("a few members")

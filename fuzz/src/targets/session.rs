@@ -1,4 +1,4 @@
-//! One honest session, recorded at every step, from which the stateful targets start. Created once, from a fixed seed.
+//! One honest session, recorded at every step: the start of the stateful targets. Created once, from a fixed seed.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -13,7 +13,7 @@ use secure_agg::server::{Admitted, Enrolled, Phase};
 
 use super::support::{Dealt, Member, World, cohort, config, delivery, open_round, plain_sum, resigned, wire};
 
-/// All messages and snapshots of a session whose participant 5 dropped out after sending its input.
+/// All messages and snapshots of a session with participant 5 dropping out after its input.
 pub(crate) struct Session {
     pub(crate) world: World,
     pub(crate) members: Vec<Member>,
@@ -43,7 +43,7 @@ pub(crate) fn five() -> &'static Session {
     SESSION.get_or_init(|| session(5, config(5, 4)))
 }
 
-/// A session of 130 participants, which draw their neighbours.
+/// A session of 130 participants, each drawing its neighbours.
 pub(crate) fn sparse() -> &'static Session {
     static SESSION: OnceLock<Session> = OnceLock::new();
     SESSION.get_or_init(|| session(130, SessionConfig { max_dropout: 150_000, min_cohort: 130, ..config(130, 2) }))

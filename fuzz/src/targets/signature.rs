@@ -1,4 +1,4 @@
-//! Requests with whatever for a signature. One that holds is the one that was signed, in all that the coordinator reads.
+//! Requests with arbitrary signatures. An accepted one equals the signed request in all parts read by the coordinator.
 
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Request};
@@ -6,12 +6,12 @@ use secure_agg::IdentityKey;
 use wire::Timestamp;
 use wire::signature::{RequestKey, SignatureInput, SignedRequest, is_covered};
 
-/// The Ed25519 key pair of RFC 9421 §B.1.4, which its examples and our own known answers are signed with.
+/// The Ed25519 key pair of RFC 9421 §B.1.4, for its examples and our own known answers.
 const KEY: &str = "MC4CAQAwBQYDK2VwBCIEIJ+DYvh6SEqVTm50DFtMDoQikTmiCqirVv9mWG9qfSnF";
 const PUBLIC: &str = "JrQLj5P/89iXES9+vFgrIy29clF9CC/oPPsw3c5D0bs=";
 const SERVER: &str = "fl.example:8443";
 
-/// What was signed: for the listener, all that counts of it.
+/// The signed request, reduced to the parts read by the coordinator.
 fn honest() -> Parts {
     let request = Request::put("/v1/tasks/7/rounds/1?wait_ms=5")
         .header("content-type", "application/json")

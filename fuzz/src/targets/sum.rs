@@ -1,4 +1,4 @@
-//! Released sums in stored form and their decoding: within what the participants can have produced, or rejected.
+//! Released sums in stored form and their decoding: within the range of the participants' inputs, or rejected.
 
 use learning::privacy::{ExactSum, NoisedSum};
 use learning::quantize::{Codec, QuantizationParams};

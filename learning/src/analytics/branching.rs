@@ -61,8 +61,7 @@ impl Branching {
         0
     }
 
-    /// Cuts a leaf. The side below the threshold keeps the leaf's number; the other side becomes a new leaf, whose
-    /// number is returned.
+    /// Cuts a leaf. The side below the threshold keeps the leaf's number; the other side becomes a new leaf. Returns its number.
     pub(super) fn cut(&mut self, leaf: u32, column: u32, threshold: f64) -> u32 {
         let small = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
         let (index, fresh) = (small(self.cuts.len()), small(self.leaves()));

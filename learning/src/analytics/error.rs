@@ -9,7 +9,7 @@ pub enum AnalyticsError {
     Spec {
         /// Dotted path below the analysis.
         field: String,
-        /// What is wrong and what would be right.
+        /// The problem, with a valid alternative.
         problem: String,
     },
     /// The text does not describe an analysis.

@@ -68,7 +68,7 @@ impl AnalyticsSpec {
         }
     }
 
-    /// Checks a participant's rows before anything is computed of them: [`Analysis::contribution`] takes a table that passes.
+    /// Checks a participant's rows before any computation: [`Analysis::contribution`] requires a checked table.
     ///
     /// # Errors
     /// [`AnalyticsError::Shape`], [`AnalyticsError::NoRows`] or [`AnalyticsError::Class`].
@@ -116,7 +116,7 @@ macro_rules! with_procedure {
     };
 }
 
-/// Runs `$body` with the procedure and its state, or reports that the state belongs to another analysis.
+/// Runs `$body` with the procedure and its state, or reports a state of another analysis.
 macro_rules! with_state {
     ($kind:expr, $state:expr, ($procedure:ident, $own:ident, $wrap:ident) => $body:expr) => {
         match ($kind, $state) {

@@ -8,7 +8,7 @@ use crate::metrics::MetricValue;
 /// Maximum size of a state, in bytes.
 pub const MAX_STATE_BYTES: usize = 1 << 26;
 
-/// A state and the metrics of the round that led to it.
+/// A state, and the metrics of the round before it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Advanced<S> {
     pub state: S,
@@ -29,7 +29,7 @@ pub(super) trait Procedure {
     /// The fields of a contribution; the same in every round.
     fn fields(&self) -> Vec<Field>;
     fn rounds(&self) -> u32;
-    /// Number of rounds that a state has completed.
+    /// Number of completed rounds of a state.
     fn done(&self, state: &Self::State) -> u32;
     /// The state before the first round.
     fn initial(&self) -> Self::State;

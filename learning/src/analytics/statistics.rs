@@ -107,7 +107,7 @@ pub enum ColumnStatistics {
         name: String,
         /// Number of rows in each category.
         counts: Vec<u64>,
-        /// Number of rows in no category.
+        /// Number of rows outside all categories.
         other: u64,
     },
 }
@@ -118,7 +118,7 @@ pub enum ColumnStatistics {
 pub struct Quantile {
     /// Above 0 and below 1.
     pub of: f64,
-    /// Middle of the interval. The quantile is the least value that at least this share of the rows does not exceed.
+    /// Middle of the interval. The quantile is the least value v such that at least this share of the rows is at most v.
     pub value: f64,
     /// Start of the interval, in 2^-30 of the range.
     start: u32,
@@ -377,7 +377,7 @@ fn per_participant(rows: u64, participants: u32) -> MetricValue {
     MetricValue { value: rows as f64 / f64::from(participants.max(1)), count: u64::from(participants) }
 }
 
-/// Checks that a count of rows is not negative.
+/// Rejects a negative count of rows.
 fn count(value: i64) -> Result<u64, AnalyticsError> {
     u64::try_from(value).map_err(|_| AnalyticsError::Sum(format!("a count is {value}")))
 }
@@ -409,7 +409,7 @@ fn count_parts(range: Range, value: f64, quantiles: &[Quantile], out: &mut [i64]
     }
 }
 
-/// Mean and variance of the values on the grid, rounded once at the end: `n Σu² - (Σu)²` is exact and never negative.
+/// Mean and variance of the values on the grid, rounded once at the end: `n Σu² - (Σu)²` is exact and at least 0.
 fn moments(range: Range, sums: &[i64], rows: u64) -> (Option<f64>, Option<f64>) {
     let (n, sum) = (i128::from(rows), i128::from(sums[0]));
     let squares = (i128::from(sums[1]) << GRID) + i128::from(sums[2]);
@@ -422,8 +422,7 @@ fn moments(range: Range, sums: &[i64], rows: u64) -> (Option<f64>, Option<f64>) 
 }
 
 impl Quantile {
-    /// Narrows the interval to the part that holds the quantile. If rows joined or left since the last round, takes the
-    /// nearest part.
+    /// Narrows the interval to the part with the quantile. If rows joined or left since the last round, takes the nearest part.
     fn narrow(&mut self, range: Range, cells: &[i64], rows: u64) {
         if rows == 0 || self.bits == 0 {
             return;

@@ -1,8 +1,8 @@
 //! Encodes bounded integers as words modulo 2^b, so that their sum over a cohort is recovered exactly.
 //!
-//! A value whose bound times the cohort fits a word takes one word. A larger value is cut into base-2^D digits, lowest
-//! first, the top one signed; digits add without carry and are recombined after the sum. Nothing is rounded and nothing
-//! can wrap: [`SumCodec::new`] proves it.
+//! A value whose bound times the cohort fits a word takes one word. A larger value is cut into base-2^D digits, lowest first, the top one
+//! signed; digits add without carry and are recombined after the sum. All values are exact and sums cannot wrap: [`SumCodec::new`] proves
+//! it.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ impl SumCodec {
     /// Assigns a position to each field.
     ///
     /// # Errors
-    /// [`AnalyticsError::Spec`] with the task's field and what would fit.
+    /// [`AnalyticsError::Spec`] with the task's field and a fitting value.
     pub fn new(fields: &[Field], modulus_bits: u8, max_cohort: u32) -> Result<Self, AnalyticsError> {
         let refuse = |field: &str, problem: String| Err(AnalyticsError::spec(field, problem));
         if !(16..=32).contains(&modulus_bits) {
@@ -211,7 +211,7 @@ fn top(bound: u64, digits: u32, digit_bits: u32) -> u64 {
     bound.checked_shr(digit_bits * (digits - 1)).unwrap_or_default() + 1
 }
 
-/// Checks a contribution sent in the clear word by word, so that it cannot wrap the sum.
+/// Checks an unmasked contribution word by word, so that it cannot wrap the sum.
 #[derive(Clone, Debug)]
 pub struct SumInspector {
     codec: SumCodec,

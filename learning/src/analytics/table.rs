@@ -82,7 +82,7 @@ impl Table {
     /// The values of a row.
     ///
     /// # Panics
-    /// If there is no such row.
+    /// If `row` is out of range.
     #[must_use]
     pub fn row(&self, row: usize) -> &[f64] {
         &self.values[row * self.width..(row + 1) * self.width]
@@ -94,7 +94,7 @@ impl Table {
         &self.targets
     }
 
-    /// The rows that count under a cap of `most`: all of them, or `most` evenly spaced ones. The same in every round.
+    /// The rows used under a cap of `most`: all of them, or `most` evenly spaced ones. The same in every round.
     pub(super) fn counted(&self, most: u32) -> impl Iterator<Item = usize> + use<> {
         let (rows, most) = (self.rows() as u128, u128::from(most));
         let count = rows.min(most);
@@ -102,7 +102,7 @@ impl Table {
         (0..count).map(move |i| usize::try_from(i * rows / count).unwrap_or_default())
     }
 
-    /// Rejects a table that an analysis of `width` columns cannot use.
+    /// Rejects a table that does not fit an analysis of `width` columns.
     pub(super) fn check(&self, width: usize) -> Result<(), AnalyticsError> {
         if self.width != width {
             return Err(AnalyticsError::Shape { what: "columns", expected: width, got: self.width });
@@ -121,7 +121,7 @@ pub struct ColumnSpec {
     pub low: f64,
     /// Upper end of the range, above `low`; larger values are clipped to it.
     pub high: f64,
-    /// Number of consecutive columns that this describes.
+    /// Number of consecutive columns with this description.
     #[serde(default = "one")]
     pub repeat: u32,
 }
@@ -130,7 +130,7 @@ fn one() -> u32 {
     1
 }
 
-/// Number of columns that are described.
+/// Number of described columns.
 pub(super) fn width(columns: &[ColumnSpec]) -> usize {
     columns.iter().fold(0_usize, |sum, column| sum.saturating_add(column.repeat as usize))
 }

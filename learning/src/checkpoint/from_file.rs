@@ -7,11 +7,11 @@ use super::tensor_file::{fill_from, read_full, read_header};
 use super::{CheckpointError, File, check_finite, elements};
 use crate::parameters::{Layout, Parameters};
 
-/// Reads a model of a known layout from a file, at whose start it stands, with one small buffer in memory beside the parameters. Accepts
-/// what [`read`](super::read) accepts.
+/// Reads a model of a known layout from the start of a file, with one small buffer in addition to the parameters. Accepts the same bytes as
+/// [`read`](super::read).
 ///
 /// # Errors
-/// Of the file; within, as for [`read`](super::read).
+/// Errors of the file; within, as for [`read`](super::read).
 pub fn read_from(file: &mut impl Read, expected: &Arc<Layout>) -> io::Result<Result<Parameters, CheckpointError>> {
     let header = match read_header(file)? {
         Ok(header) => header,
@@ -37,7 +37,7 @@ pub fn read_from(file: &mut impl Read, expected: &Arc<Layout>) -> io::Result<Res
     Ok(Ok(parameters))
 }
 
-/// The tensors of a model, by their index, in the order of their data, which has no gaps.
+/// The indices of a model's tensors in the order of their data, which must be contiguous.
 fn order(header: &[u8], expected: &Layout) -> Result<Vec<usize>, CheckpointError> {
     let file = File::of_header(header)?;
     file.expect_all(expected)?;
@@ -64,7 +64,7 @@ mod tests {
     use super::super::{TensorFile, read, write};
     use super::*;
 
-    /// The same by [`read`] and by [`read_from`], which looks at the tensors before the size.
+    /// Checks that [`read`] and [`read_from`] agree; the latter checks the tensors before the size.
     fn both(bytes: &[u8], expected: &Arc<Layout>) -> Result<Parameters, CheckpointError> {
         let whole = read(bytes, expected);
         let streamed = read_from(&mut &bytes[..], expected).unwrap();

@@ -1,4 +1,4 @@
-//! Published models: written in their one form, and read back in no other.
+//! Published models: written and accepted in their canonical form only.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -15,22 +15,22 @@ pub fn write(parameters: &Parameters) -> Result<Vec<u8>, CheckpointError> {
     TensorFile::of_model(parameters.layout())?.with_values([parameters.values()])
 }
 
-/// Reads a published model. Only the bytes that [`write()`] produces are accepted, so that no model has two digests.
+/// Reads a published model. Accepts only the exact output of [`write()`], so each model has one digest.
 ///
 /// # Errors
 /// As for [`read`], and [`CheckpointError::OtherForm`].
 pub fn read_published(bytes: &[u8], expected: &Arc<Layout>) -> Result<Parameters, CheckpointError> {
     let parameters = read(bytes, expected)?;
-    // With this header the data are the values in layout order, which is how they were read.
+    // With this header the data are the values in layout order, in which they were read.
     let is_as_written = bytes.starts_with(TensorFile::of_model(expected)?.header());
     if is_as_written { Ok(parameters) } else { Err(CheckpointError::OtherForm) }
 }
 
-/// Reads a published model from a file, with one small buffer in memory beside the parameters. Accepts what
-/// [`read_published`](super::read_published) accepts.
+/// Reads a published model from a file, with one small buffer in addition to the parameters. Accepts the same bytes as
+/// [`read_published`](super::read_published).
 ///
 /// # Errors
-/// Of the file; within, as for [`read_published`](super::read_published).
+/// Errors of the file; within, as for [`read_published`](super::read_published).
 pub fn read_published_from(
     file: &mut impl Read,
     expected: &Arc<Layout>,

@@ -1,4 +1,4 @@
-//! The one file that holds tensors of given names and shapes, read and written in slices of its values.
+//! The canonical file of tensors with given names and shapes, read and written in slices of its values.
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
@@ -7,11 +7,11 @@ use safetensors::tensor::Metadata;
 use super::{CheckpointError, File, MAX_HEADER_BYTES, elements, padded_header};
 use crate::parameters::{Layout, first_not_finite};
 
-/// Bytes of values that are converted at once.
+/// Bytes of values converted at once.
 const PIECE: usize = 64 << 10;
 
-/// A safetensors file in its canonical form, of which all but the values is known: equal tensors have one header. Values are
-/// counted over all tensors, in their order.
+/// A safetensors file in its canonical form, known except for the values: equal tensors have one header. Values are counted over all
+/// tensors, in their order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorFile {
     /// The header, with its length in front.
@@ -24,7 +24,7 @@ impl TensorFile {
     /// The file of a published model.
     ///
     /// # Errors
-    /// [`CheckpointError::Malformed`] for what safetensors cannot hold.
+    /// [`CheckpointError::Malformed`] for a layout beyond the limits of safetensors.
     pub fn of_model(layout: &Layout) -> Result<Self, CheckpointError> {
         Self::new(None, layout.tensors().iter().map(|tensor| (tensor.name.clone(), tensor.shape.clone())).collect())
     }
@@ -38,7 +38,7 @@ impl TensorFile {
         Ok(Self { header, tensors, values })
     }
 
-    /// What the file begins with; the values follow, as little-endian `f32`.
+    /// The start of the file; the values follow, as little-endian `f32`.
     #[must_use]
     pub fn header(&self) -> &[u8] {
         &self.header
@@ -66,10 +66,10 @@ impl TensorFile {
         self.header.len() as u64 + 4 * value as u64
     }
 
-    /// Reads the header, at which the file stands.
+    /// Reads the header; the file must be positioned at it.
     ///
     /// # Errors
-    /// Of the file; within, why it is not the file of these tensors in canonical form.
+    /// Errors of the file; within, the difference from the canonical file of these tensors.
     pub fn read_header(&self, file: &mut (impl Read + ?Sized)) -> io::Result<Result<(), CheckpointError>> {
         Ok(match read_header(file)? {
             Ok(header) if header == self.header[8..] => Ok(()),
@@ -96,10 +96,10 @@ impl TensorFile {
         Ok(if got == expected { Ok(()) } else { Err(malformed()) })
     }
 
-    /// Reads values from the `start`-th on, at which the file stands.
+    /// Reads values from the `start`-th on; the file must be positioned there.
     ///
     /// # Errors
-    /// Of the file; within, [`CheckpointError::Malformed`] where it ends and [`CheckpointError::NotFinite`].
+    /// Errors of the file; within, [`CheckpointError::Malformed`] at its end and [`CheckpointError::NotFinite`].
     pub fn read_values(
         &self,
         file: &mut (impl Read + ?Sized),
@@ -112,10 +112,10 @@ impl TensorFile {
         })
     }
 
-    /// Writes values from the `start`-th on, behind those before.
+    /// Writes values from the `start`-th on, after the preceding ones.
     ///
     /// # Errors
-    /// Of the file; within, [`CheckpointError::NotFinite`]: every reader would reject it, and nothing was written.
+    /// Errors of the file; within, [`CheckpointError::NotFinite`] before writing: every reader would reject the file.
     pub fn write_values(
         &self,
         file: &mut (impl Write + ?Sized),
@@ -192,7 +192,7 @@ impl TensorFile {
     }
 }
 
-/// Reads the header of a safetensors file, without its length, which is checked.
+/// Reads the header of a safetensors file, after checking its length.
 pub(crate) fn read_header(file: &mut (impl Read + ?Sized)) -> io::Result<Result<Vec<u8>, CheckpointError>> {
     let mut length = [0; 8];
     if read_full(file, &mut length)? < length.len() {
@@ -226,7 +226,7 @@ pub(super) fn fill_from(
 }
 
 impl File<'_> {
-    /// A file of which only the header is there.
+    /// A file consisting of a header only.
     pub(crate) fn of_header(header: &[u8]) -> Result<Self, CheckpointError> {
         let metadata: Metadata =
             serde_json::from_slice(header).map_err(|error| CheckpointError::Malformed(error.to_string()))?;

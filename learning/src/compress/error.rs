@@ -3,6 +3,8 @@
 use crate::parameters::WrongLength;
 use crate::quantize::HeadroomError;
 
+/// Version of the format of uploads.
+pub(super) const VERSION: u8 = 1;
 /// Maximum number of vectors in a basis, which takes `p rank^2` operations to compute.
 pub(super) const MAX_RANK: u32 = 128;
 
@@ -10,7 +12,7 @@ pub(super) const MAX_RANK: u32 = 128;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodecError {
-    /// A reason that also applies to the plain codec.
+    /// A reason shared with the plain codec.
     #[error(transparent)]
     Headroom(#[from] HeadroomError),
     /// The layout and the parameters differ in length.
@@ -22,23 +24,23 @@ pub enum CodecError {
     /// The share is not above 0 and at most 1.
     #[error("keep must be above 0 and at most 1, not {0}")]
     Keep(f64),
-    /// No lane holds this many bits.
+    /// This number of bits fits no lane.
     #[error("bits must be 1 to 16, not {0}")]
     Bits(u8),
     /// The rank is 0, or the basis would take too long to compute.
     #[error("rank must be 1 to {MAX_RANK}, not {0}")]
     Rank(u32),
-    /// No matrix would become smaller.
+    /// Every matrix would stay as large or grow.
     #[error(
         "rank {rank} is not below the longer side of any matrix of the model, the largest of which is {largest}: nothing \
          would be saved"
     )]
     RankTooLarge {
         rank: u32,
-        /// Longest side of any matrix of the model; 0 if it has none.
+        /// Longest side of any matrix of the model; 0 without matrices.
         largest: u64,
     },
-    /// The rotated codec has no bound on the length of updates.
+    /// The rotated codec lacks a bound on the length of updates.
     #[error("the rotated codec needs clip_norm, the bound on an update's L2 norm: its range follows from it")]
     NoClipNorm,
     /// A word cannot hold one coordinate of a full cohort.
@@ -49,23 +51,23 @@ pub enum CodecError {
     NoHeadroom {
         bits: u8,
         max_cohort: u32,
-        /// Largest `bits` that would fit.
+        /// Largest fitting `bits`.
         best_bits: u8,
     },
 }
 
-/// Reasons bytes are rejected as an upload. Reported to the participant that sent them.
+/// Reasons bytes are rejected as an upload. Reported to their sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UploadError {
-    /// Uploads of this codec are words, which need no expansion.
+    /// Uploads of this codec are words, without expansion.
     #[error("uploads of this task are words already")]
     Summable,
     /// The number of bytes is wrong.
     #[error("an upload of this task has {expected} bytes, this one has {got}")]
     Length { expected: usize, got: usize },
     /// The format version is unknown.
-    #[error("the upload is of version {0} of its format, version {known} is known", known = super::upload::VERSION)]
+    #[error("the upload is of version {0} of its format, version {known} is known", known = VERSION)]
     Version(u8),
     /// The weight is 0 or above the cap.
     #[error("its weight is {weight}; an update weighs 1 to {most}")]

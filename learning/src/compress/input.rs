@@ -12,8 +12,8 @@ use crate::update::Update;
 pub struct Distortion {
     /// L2 norm of the encoder's input: the clipped update plus the residual.
     pub norm: f64,
-    /// L2 norm of the difference between that input and the decoding of this update alone, divided by `norm`. If the
-    /// codec is unbiased, the mean of n updates has a smaller error.
+    /// L2 norm of the difference between the input and the decoding of this update alone, divided by `norm`. If the codec is unbiased, the
+    /// mean of n updates has a smaller error.
     pub added_error: f64,
 }
 

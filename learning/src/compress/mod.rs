@@ -1,13 +1,11 @@
 //! Compression of updates: one codec per task, with encoder and decoder in one file each (`codecs`).
 //!
-//! Both sides use [`UpdateCodec`], whatever the task chose. *Summable* codecs produce words modulo 2^b whose sum
-//! decodes to the mean, so they can be masked. The others depend on the content of the update, which must be sent in the
-//! clear: the coordinator expands each upload to words of the task's ordinary grid before it adds them, so these sums
-//! are exact integers too and independent of the order of arrival.
+//! Both sides use [`UpdateCodec`] for every codec. *Summable* codecs produce words modulo 2^b whose sum decodes to the mean, so they can be
+//! masked. The others depend on the content of the update, so it must be sent unmasked: the coordinator expands each upload to words of the
+//! task's ordinary grid before it adds them, so these sums are exact integers too and independent of the order of arrival.
 //!
-//! With error feedback, what a codec drops stays on the device and is added to the next update ([`Residual`]). A codec
-//! depends on its arguments only: seeds are public and shared by the whole round, and rounding draws from the caller's
-//! generator.
+//! With error feedback, the dropped part stays on the device and is added to the next update ([`Residual`]). A codec depends on its
+//! arguments only: seeds are public and shared by the whole round, and rounding draws from the caller's generator.
 
 mod codecs;
 mod error;
@@ -43,11 +41,11 @@ use upload::Compact;
 #[derive(Debug)]
 pub struct Encoded {
     pub upload: Upload,
-    /// To be kept until the task's next round; `None` without error feedback.
+    /// Stored until the task's next round; `None` without error feedback.
     pub residual: Option<Residual>,
 }
 
-/// The part that leaves the device.
+/// The part sent by the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Upload {
     /// Words modulo 2^b, to be masked and packed.
@@ -56,7 +54,7 @@ pub enum Upload {
     Bytes(CompactUpdate),
 }
 
-/// A compressed update that must be expanded before it can be added.
+/// A compressed update to be expanded before the addition.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CompactUpdate(pub Vec<u8>);
 
@@ -182,9 +180,9 @@ impl UpdateCodec {
         }
     }
 
-    /// Clips, adds the residual, compresses, weights and rounds. `seed` is public and shared by the whole round; `rng`
-    /// is the participant's own. Nothing is lost: the decoding of this update alone plus the new residual equals the
-    /// clipped update plus the old residual.
+    /// Clips, adds the residual, compresses, weights and rounds. `seed` is public and shared by the whole round; `rng` is the participant's
+    /// own. The encoding is lossless in total: the decoding of this update alone plus the new residual equals the clipped update plus the
+    /// old residual.
     ///
     /// The norm bound applies to the training's change; the residual may exceed it.
     ///
@@ -220,8 +218,8 @@ impl UpdateCodec {
     /// Expands an upload of a codec that is not summable into words to add. Pure: the same on every replica.
     ///
     /// # Errors
-    /// Any [`UploadError`]: no encoder produces these bytes, or this codec's uploads are words already. Lengths are
-    /// checked before anything is allocated.
+    /// Any [`UploadError`]: the bytes are not an encoder's output, or this codec's uploads are words already. Lengths are checked before
+    /// anything is allocated.
     pub fn expand(&self, bytes: &[u8]) -> Result<Vec<u32>, UploadError> {
         match &self.form {
             Form::Compact(compact) => compact.expand(bytes),
@@ -256,8 +254,8 @@ impl UpdateCodec {
         Ok(Decoded { mean: tail.with(delta), distortion })
     }
 
-    /// The codec that decodes the values of a sum slice by slice ([`Codec::decode_values`]), each from a word of its own; `None`
-    /// where a value is made of all words.
+    /// The codec for decoding a sum slice by slice ([`Codec::decode_values`]), each value from one word; `None` if a value depends on all
+    /// words.
     #[must_use]
     pub fn by_word(&self) -> Option<&Codec> {
         match &self.form {
@@ -267,7 +265,7 @@ impl UpdateCodec {
         }
     }
 
-    /// What the words behind the values of a sum with this header say, if values are decoded [`by_word`](Self::by_word).
+    /// Decodes the words after the values of a sum with this header, if values are decoded [`by_word`](Self::by_word).
     ///
     /// # Errors
     /// Any [`DecodeError`] but [`DecodeError::OutOfRange`].
@@ -282,7 +280,7 @@ impl UpdateCodec {
         }
     }
 
-    /// An inspector for one update sent in the clear; `None` if uploads are bytes, which [`check`](Self::check) covers.
+    /// An inspector for one unmasked update; `None` if uploads are bytes, for which [`check`](Self::check) is used.
     #[must_use]
     pub fn inspector(&self) -> Option<UpdateInspector> {
         match &self.form {

@@ -1,7 +1,7 @@
-//! The residual of error feedback: what a codec dropped, to be added to the next update.
+//! The residual of error feedback: the dropped part of an update, to be added to the next one.
 //!
-//! It reveals as much about a participant's data as an update does, so it stays in the participant's own journal. It
-//! serializes to a record for that, is wiped when dropped, and its `Debug` output shows sizes only.
+//! It reveals as much about a participant's data as an update does, so it stays in the participant's own journal. It serializes to a record
+//! for that, is wiped when dropped, and its `Debug` output shows sizes only.
 
 use zeroize::Zeroizing;
 

@@ -126,7 +126,7 @@ pub struct LanesInspector {
     tail: Tail,
     coordinates: usize,
     seen: usize,
-    /// Index and value of the first word that no encoder produces.
+    /// Index and value of the first invalid word.
     bad: Option<(usize, u32)>,
     rest: Vec<u32>,
 }

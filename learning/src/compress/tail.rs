@@ -18,8 +18,7 @@ pub(super) fn own_metrics(distortion: &Distortion) -> [MetricValue; OWN_METRICS]
     [distortion.norm, distortion.added_error].map(|value| MetricValue { value, count: OWN_COUNT })
 }
 
-/// Removes the codec's metrics again. The error is the index of a metric that this many participants cannot have summed
-/// to.
+/// Removes the codec's metrics again. The error is the index of a metric beyond the possible sum of this many participants.
 pub(super) fn split_own(metrics: &mut Vec<MetricValue>, participants: u32) -> Result<Distortion, usize> {
     let task = metrics.len() - OWN_METRICS;
     let count = u64::from(participants) * OWN_COUNT;

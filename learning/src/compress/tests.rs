@@ -1,4 +1,4 @@
-//! Tests of properties that all codecs share.
+//! Properties shared by all codecs.
 
 use proptest::prelude::*;
 use rand::SeedableRng as _;
@@ -70,7 +70,7 @@ fn rng(seed: u64) -> ChaCha20Rng {
     ChaCha20Rng::seed_from_u64(seed)
 }
 
-/// The words that the coordinator adds for an upload.
+/// The words added by the coordinator for an upload.
 fn words(codec: &UpdateCodec, upload: &Upload) -> Vec<u32> {
     match upload {
         Upload::Words(update) => {
@@ -150,7 +150,7 @@ fn a_sum_decodes_to_the_weighted_mean_of_what_each_decodes_to() {
         // Any order, the same bits.
         let turned: Vec<Vec<u32>> = inputs.iter().rev().cloned().collect();
         assert_eq!(sum(&codec, &inputs).to_bytes(), sum(&codec, &turned).to_bytes());
-        // And the bound that sessions are told holds.
+        // The bound announced to sessions holds.
         let bits = codec.modulus_bits();
         let largest = inputs.iter().flatten().map(|&word| crate::quantize::lift(word, bits).unsigned_abs()).max();
         assert!(largest.unwrap() <= codec.input_bound() && 12 * codec.input_bound() < 1 << (bits - 1), "{spec:?}");
@@ -328,7 +328,7 @@ proptest! {
                 let expanded = codec.expand(&bytes);
                 prop_assert_eq!(codec.check(&bytes).err(), expanded.as_ref().err().copied());
                 if let Ok(words) = expanded {
-                    // Whatever it says, it adds up to something that a participant may say.
+                    // Any accepted contribution is within a participant's bounds.
                     prop_assert!(codec.decode(&sum(&codec, &[words]), &SEED).is_ok());
                 }
                 let cut = cut % (length + 8);

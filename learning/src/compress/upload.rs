@@ -7,21 +7,20 @@
 use rand::Rng;
 
 use super::codecs::Expanded;
+use super::error::{CodecError, UploadError, VERSION};
 use super::input::{Distortion, Input};
 use super::tail::{OWN_METRICS, own_metrics, split_own};
-use super::{CodecError, UploadError};
 use crate::metrics::MetricValue;
 use crate::privacy::SumHeader;
 use crate::quantize::limbs::{MAX_COUNT, MAX_VALUE};
 use crate::quantize::{Codec, DecodeError, QuantizationParams, SumTail, to_word};
 
-pub(super) const VERSION: u8 = 1;
 /// Version and weight.
 const HEAD_BYTES: usize = 5;
 /// Value as `f64`, count as `u32`.
 const METRIC_BYTES: usize = 12;
 
-/// A codec whose uploads must be expanded.
+/// A codec with uploads that must be expanded.
 #[derive(Clone, Debug)]
 pub(super) struct Compact {
     codec: Expanded,
@@ -138,7 +137,7 @@ impl Compact {
         Ok((weight, read))
     }
 
-    /// What the words behind the values of a sum say, and the distortion.
+    /// The decoded words after the values of a sum, and the distortion.
     pub(super) fn decode_tail(&self, sum: SumHeader, tail: &[u32]) -> Result<(SumTail, Distortion), DecodeError> {
         let mut tail = self.dense.decode_tail(sum, tail)?;
         let distortion =

@@ -1,20 +1,18 @@
-//! FedNova: corrects the bias towards participants that take more local steps (Wang et al. 2020, "Tackling the
-//! objective inconsistency problem in heterogeneous federated optimization", §4).
+//! FedNova: corrects the bias towards participants that take more local steps (Wang et al. 2020, "Tackling the objective inconsistency
+//! problem in heterogeneous federated optimization", §4).
 //!
-//! The step is `x + τ_eff Σ pᵢ δᵢ / aᵢ` with `τ_eff = Σ pᵢ aᵢ`, where `aᵢ` (the paper's `‖aᵢ‖₁`) is the distance that
-//! the local solver covers along a constant unit gradient: the number of steps for plain SGD, more with momentum, less
-//! with a proximal term.
+//! The step is `x + τ_eff Σ pᵢ δᵢ / aᵢ` with `τ_eff = Σ pᵢ aᵢ`, where `aᵢ` (the paper's `‖aᵢ‖₁`) is the distance that the local solver
+//! covers along a constant unit gradient: the number of steps for plain SGD, more with momentum, less with a proximal term.
 //!
-//! Updates keep their size thanks to a reference that the task fixes, the `a` of a full plan: a participant sends
-//! `(a_ref / aᵢ) δᵢ` and, as a metric with its weight as count, `aᵢ / a_ref`. Both are means weighted by `pᵢ` in the
-//! same sum, and their product is the paper's step. A participant that completes the full plan sends what it would send
-//! without FedNova; if all do, the step equals FedAvg's.
+//! Updates keep their size thanks to a reference fixed by the task, the `a` of a full plan: a participant sends `(a_ref / aᵢ) δᵢ` and, as a
+//! metric with its weight as count, `aᵢ / a_ref`. Both are means weighted by `pᵢ` in the same sum, and their product is the paper's step. A
+//! participant that completes the full plan sends the same update as without FedNova; if all do, the step equals FedAvg's.
 
 use crate::metrics::MetricValue;
 use crate::quantize::{MAX_METRIC_COUNT, MeanUpdate, QuantizationParams};
 use crate::update::Update;
 
-/// Upper bound on `aᵢ / a_ref`, and so on the factor that participants' claims can apply to a mean.
+/// Upper bound on `aᵢ / a_ref`, and so on the influence of participants' claims on a mean.
 pub const MAX_RATIO: f64 = 64.0;
 /// Maximum number of local steps.
 pub const MAX_STEPS: u32 = 1 << 24;
@@ -46,7 +44,7 @@ pub enum FedNovaError {
     /// A metric's count cannot hold this weight.
     #[error("FedNova needs max_weight of at most {MAX_METRIC_COUNT}, not {0}")]
     MaxWeight(u32),
-    /// The mean carries no plausible ratio.
+    /// The mean lacks a plausible ratio.
     #[error("the mean carries no number of steps, or one that its participants cannot have taken")]
     NotNormalized,
 }
@@ -70,8 +68,7 @@ pub fn reach(steps: u32, momentum: f64, proximal: f64) -> Result<f64, FedNovaErr
     if distance > 0.0 { Ok(distance) } else { Err(FedNovaError::Solver { momentum, proximal }) }
 }
 
-/// Distance that a local solver covers along a constant gradient of 1, step by step: [`reach`] for learning rates that
-/// change.
+/// Distance covered by a local solver along a constant gradient of 1, step by step: [`reach`] for changing learning rates.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reach {
     momentum: f64,
@@ -160,7 +157,7 @@ impl FedNova {
         Ok(ratio)
     }
 
-    /// Removes the ratio metric from those of a mean of this weight: what [`scale`] multiplies its values by.
+    /// Removes the ratio metric from those of a mean of this weight, and returns the factor applied to values by [`scale`].
     ///
     /// # Errors
     /// [`FedNovaError::NotNormalized`]; the metrics are then unchanged.

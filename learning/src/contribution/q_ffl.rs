@@ -1,20 +1,18 @@
-//! q-FFL: participants with a higher loss count for more (Li, Sanjabi, Beirami, Smith 2020, "Fair resource allocation
-//! in federated learning", algorithm 2, q-FedAvg).
+//! q-FFL: participants with a higher loss have more weight (Li, Sanjabi, Beirami, Smith 2020, "Fair resource allocation in federated
+//! learning", algorithm 2, q-FedAvg).
 //!
-//! The paper's server computes `w - Σ Δₖ / Σ hₖ` with `Δₖ = Fₖ^q L (w - wₖ)` and `hₖ = q Fₖ^(q-1) ‖L (w - wₖ)‖² + L
-//! Fₖ^q`, where `Fₖ` is the loss of the received model on the participant's own data. Divided by `L`, and with the
-//! update `δₖ = wₖ - w`:
+//! The paper's server computes `w - Σ Δₖ / Σ hₖ` with `Δₖ = Fₖ^q L (w - wₖ)` and `hₖ = q Fₖ^(q-1) ‖L (w - wₖ)‖² + L Fₖ^q`, where `Fₖ` is
+//! the loss of the received model on the participant's own data. Divided by `L`, and with the update `δₖ = wₖ - w`:
 //!
 //! `w + Σ Fₖ^q δₖ / Σ hₖ'`, `hₖ' = Fₖ^q + q L Fₖ^(q-1) ‖δₖ‖²`.
 //!
-//! This is the mean, **weighted by `hₖ'`, of the updates `(Fₖ^q / hₖ') δₖ`**, none of which is longer than `δₖ`. So the
-//! codec needs no change: the weight's word carries `hₖ'`, in units that the task fixes, and the shortened update is
-//! the update. The loss is not sent; the coordinator learns `Σ hₖ'` and no `Fₖ`. Any server optimizer takes the step;
-//! FedAvg with rate 1 gives the paper's. As in the paper's experiments, participants are weighted by loss, not by
-//! number of examples.
+//! This is the mean, **weighted by `hₖ'`, of the updates `(Fₖ^q / hₖ') δₖ`**, each at most as long as `δₖ`. So the codec needs no change:
+//! the weight's word carries `hₖ'`, in units fixed by the task, and the shortened update is the update. The loss is not sent; the
+//! coordinator learns only `Σ hₖ'`. Any server optimizer takes the step; FedAvg with rate 1 gives the paper's. As in the paper's
+//! experiments, participants are weighted by loss, not by number of examples.
 //!
-//! The weight is rounded up to a whole number of units, which shortens a mean by at most `cohort / weight`. The update
-//! is scaled to the rounded weight, so the numerator stays exact.
+//! The weight is rounded up to a whole number of units, which shortens a mean by at most `cohort / weight`. The update is scaled to the
+//! rounded weight, so the numerator stays exact.
 
 use serde::{Deserialize, Serialize};
 
@@ -27,7 +25,7 @@ use crate::update::Update;
 const LEAST_LOSS: f64 = 1e-3;
 /// Relative to the cap; a loss of this size must weigh at least [`MIN_UNITS`].
 const COMMON_LOSS: f64 = 0.1;
-/// Fewest units of a typical weight, so that rounding does not dominate.
+/// Fewest units of a typical weight, to limit rounding errors.
 const MIN_UNITS: f64 = 16.0;
 
 /// The q-FFL settings of a task.
@@ -42,17 +40,17 @@ pub struct Fairness {
     pub loss_cap: f64,
 }
 
-/// Reasons a task or an update has no valid weight.
+/// Reasons for an invalid weight of a task or an update.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FairnessError {
     /// A parameter is out of range.
     #[error("{name} must be {range}, not {value}")]
     Range { name: &'static str, range: &'static str, value: f64 },
-    /// There is no bound on updates, and so none on weights.
+    /// Updates are unbounded, and so are weights.
     #[error("q-FFL needs clip_norm: an update's weight grows with the square of its length")]
     NoClipNorm,
-    /// Typical weights would be rounded to almost nothing.
+    /// Typical weights would be rounded to almost 0.
     #[error(
         "with max_weight = {max_weight} a tenth of loss_cap weighs {units:.2} units and at least 16 are needed: take \
          max_weight = {needed:.0}, or a smaller q, clip_norm or loss_cap"
@@ -61,7 +59,7 @@ pub enum FairnessError {
         max_weight: u32,
         /// Weight of a loss of a tenth of the cap.
         units: f64,
-        /// Smallest `max_weight` that would suffice.
+        /// Smallest sufficient `max_weight`.
         needed: f64,
     },
     /// The loss is NaN.
@@ -74,7 +72,7 @@ pub enum FairnessError {
     },
 }
 
-/// The participant's half of the rule; the coordinator needs none.
+/// The participant's half of the rule; the coordinator's half is the usual mean.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct QFfl {
     fairness: Fairness,

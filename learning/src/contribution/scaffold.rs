@@ -1,20 +1,19 @@
-//! SCAFFOLD: control variates counteract the drift between participants with different data (Karimireddy et al. 2020,
-//! "SCAFFOLD: stochastic controlled averaging for federated learning", algorithm 1 with option II).
+//! SCAFFOLD: control variates counteract the drift between participants with different data (Karimireddy et al. 2020, "SCAFFOLD: stochastic
+//! controlled averaging for federated learning", algorithm 1 with option II).
 //!
-//! Participant i adds `c - cᵢ` to each of its gradients, where `cᵢ` is the mean of its own gradients when it last
-//! participated and `c` the mean of all `cᵢ`. It trains model `x` to `y` and sends `Δy = y - x` and `Δcᵢ = cᵢ⁺ - cᵢ`
-//! with `cᵢ⁺ = cᵢ - c + (x - y) / ρ`. `ρ` is the distance its steps cover along a constant gradient
-//! ([`Reach`](super::fed_nova::Reach)), the paper's `K η` for K plain steps, so participants may take different numbers
-//! of steps. Any server optimizer takes the step by `Δy`, and `c⁺ = c + (n / N) mean Δcᵢ` for n of N participants.
+//! Participant i adds `c - cᵢ` to each of its gradients, where `cᵢ` is the mean of its own gradients when it last participated and `c` the
+//! mean of all `cᵢ`. It trains model `x` to `y` and sends `Δy = y - x` and `Δcᵢ = cᵢ⁺ - cᵢ` with `cᵢ⁺ = cᵢ - c + (x - y) / ρ`. `ρ` is the
+//! distance its steps cover along a constant gradient ([`Reach`](super::fed_nova::Reach)), the paper's `K η` for K plain steps, so
+//! participants may take different numbers of steps. Any server optimizer takes the step by `Δy`, and `c⁺ = c + (n / N) mean Δcᵢ` for n of
+//! N participants.
 //!
-//! **Units.** A reference reach `ρ₀` that the task fixes turns gradients into lengths: everything here is `ρ₀ c`, `ρ₀
-//! cᵢ`, `ρ₀ Δcᵢ`. So both halves of the summed vector, `[Δy, ρ₀ Δcᵢ]`, have the same scale and share clipping,
-//! quantization and masks, and the server never divides.
+//! **Units.** A reference reach `ρ₀` fixed by the task turns gradients into lengths: everything here is `ρ₀ c`, `ρ₀ cᵢ`, `ρ₀ Δcᵢ`. So both
+//! halves of the summed vector, `[Δy, ρ₀ Δcᵢ]`, have the same scale and share clipping, quantization and masks, and the server never
+//! divides.
 //!
-//! **Bounds.** `c` is exactly the mean of all `cᵢ` only if participants keep what they send, so a participant clips
-//! here what the codec would clip later. No honest `ρ₀ cᵢ` exceeds the clipping range of a coordinate, so their mean
-//! does not either. The server clamps it to that range, which costs honest participants nothing and bounds the
-//! influence of others.
+//! **Bounds.** `c` is exactly the mean of all `cᵢ` only if participants store exactly the sent values, so a participant clips here before
+//! the codec would. Every honest `ρ₀ cᵢ` is within the clipping range of a coordinate, so their mean is, too. The server clamps it to that
+//! range, which costs honest participants nothing and bounds the influence of others.
 
 use std::sync::Arc;
 
@@ -24,7 +23,7 @@ use crate::parameters::{Layout, LayoutError, Parameters, TensorSpec, WrongLayout
 use crate::quantize::{MeanUpdate, QuantizationParams};
 use crate::update::Update;
 
-/// Name prefix of the published model's tensors that hold the server's control variate.
+/// Name prefix of the control variate's tensors in the published model.
 pub const CONTROL: &str = "control/";
 
 /// Reasons a task or an update cannot have control variates.
@@ -47,7 +46,7 @@ pub enum ScaffoldError {
     },
 }
 
-/// The layout that is published, sent and summed: the model's tensors, then one control tensor for each.
+/// The published, sent and summed layout: the model's tensors, then one control tensor for each.
 ///
 /// # Errors
 /// [`LayoutError`] if a tensor of the model already has such a name, or if twice the model is too large.
@@ -192,6 +191,15 @@ impl Scaffold {
             *control = narrow(f64::from(*control) + part * f64::from(*change)).clamp(-range, range);
         }
     }
+}
+
+/// The model's part of a published file, without the control variate.
+///
+/// # Errors
+/// [`LayoutError`] if nothing is left.
+pub fn without_control(layout: &Layout) -> Result<Layout, LayoutError> {
+    let is_models = |tensor: &&TensorSpec| !tensor.name.starts_with(CONTROL);
+    Layout::new(layout.tensors().iter().filter(is_models).cloned().collect())
 }
 
 /// The model's tensors of a published file, without control variates.

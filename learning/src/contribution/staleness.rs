@@ -4,7 +4,7 @@
 //! The step is `Σ nᵢ cᵢ Δᵢ / Σ nᵢ` with `cᵢ` at most 1, so a stale update moves the model less. As in the paper, where
 //! all `nᵢ` are 1 and the denominator is the buffer size K, the denominator does not include the `cᵢ`: a buffer of
 //! stale updates gives a short step, not a full step in an outdated direction. The participant scales its own update,
-//! so nobody else has to see it; metrics and weight are unchanged.
+//! so it is not revealed to others; metrics and weight are unchanged.
 
 use crate::clip::{FixedClip, norm};
 use crate::update::Update;

@@ -8,7 +8,7 @@ use super::StepError;
 /// Replaces each value and its `K` state variables by the result of `next`. All slices have the same length.
 ///
 /// # Errors
-/// [`StepError::NotFinite`]; nothing is changed then.
+/// [`StepError::NotFinite`]; the values are then unchanged.
 pub(super) fn update<const K: usize>(
     values: &mut [f32],
     mut memory: [&mut [f32]; K],

@@ -25,9 +25,8 @@ use crate::parameters::{Layout, Parameters, WrongLength};
 use crate::quantize::MeanUpdate;
 use adaptive::Rule;
 
-/// Updates `parameters` (the shared part of the model) by one round's mean and returns the next state. Pure and
-/// elementwise, in `f64`. `state` is [`OptimizerState::Empty`] before the first round, and afterwards what the previous
-/// step returned.
+/// Updates `parameters` (the shared part of the model) by one round's mean and returns the next state. Pure and elementwise, in `f64`.
+/// `state` is [`OptimizerState::Empty`] before the first round, and afterwards the previous step's result.
 ///
 /// # Errors
 /// Any [`StepError`]; `parameters` are then unchanged.
@@ -40,8 +39,7 @@ pub fn step(
     step_slice(spec, state, parameters.values_mut(), &mean.delta)
 }
 
-/// As [`step`], for a slice of the values, their means and their states: the slices of a model, taken one by one, become what the
-/// whole becomes.
+/// As [`step`], for a slice of the values, their means and their states: the result is the same as for the whole vectors.
 ///
 /// # Errors
 /// Any [`StepError`]; the values are then unchanged.
@@ -67,15 +65,15 @@ pub fn step_slice(
     take(spec, state, values, deltas)
 }
 
-/// The file of the state that the optimizer of `spec` keeps for a model of this layout.
+/// The state file of the optimizer of `spec` for a model of this layout.
 ///
 /// # Errors
-/// [`CheckpointError::Malformed`] for what safetensors cannot hold.
+/// [`CheckpointError::Malformed`] for a layout beyond the limits of safetensors.
 pub fn state_file(spec: &ServerOptimizer, layout: &Layout) -> Result<StateFile, CheckpointError> {
     StateFile::new(spec.name(), names(spec).to_vec(), layout)
 }
 
-/// Reads the state that the optimizer of `spec` stored for a model of this layout.
+/// Reads the stored state of the optimizer of `spec` for a model of this layout.
 ///
 /// # Errors
 /// Any [`StateError`]; claimed sizes are checked before anything is allocated.
@@ -88,7 +86,7 @@ pub fn read_state(bytes: &[u8], spec: &ServerOptimizer, layout: &Layout) -> Resu
     opened.unwrap_or_else(|error| Err(CheckpointError::Malformed(error.to_string()).into()))
 }
 
-/// Names, in the file, of the vectors that an optimizer keeps between rounds, in the order of its step.
+/// Names, in the file, of an optimizer's vectors, in the order of its step.
 const fn names(spec: &ServerOptimizer) -> &'static [&'static str] {
     match spec {
         ServerOptimizer::FedAvg { .. } => &[],

@@ -1,28 +1,26 @@
-//! The state of an optimizer between rounds, stored as a safetensors file next to the model version that the step
-//! produced.
+//! The state of an optimizer between rounds, stored as a safetensors file next to the step's model version.
 //!
-//! The file names the optimizer in its metadata and stores each variable under the model's tensor names
-//! (`first_moment/fc1.weight`), so the state of another optimizer or model cannot be mistaken for it. Equal states give
-//! equal bytes.
+//! The file names the optimizer in its metadata and stores each variable under the model's tensor names (`first_moment/fc1.weight`), so the
+//! state of another optimizer or model cannot be mistaken for it. Equal states give equal bytes.
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
 use crate::checkpoint::{CheckpointError, File, TensorFile, read_header};
 use crate::parameters::Layout;
 
-/// Metadata key that holds the optimizer's name.
+/// Metadata key of the optimizer's name.
 const KIND: &str = "tributary.optimizer";
 
 /// The state of an optimizer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum OptimizerState {
-    /// No state: before the first round, and always for an optimizer without state.
+    /// Empty: before the first round, and always for a stateless optimizer.
     #[default]
     Empty,
     Kept(Kept),
 }
 
-/// What an optimizer keeps for each parameter between rounds.
+/// An optimizer's variables for each parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kept {
     optimizer: &'static str,
@@ -34,7 +32,7 @@ pub struct Kept {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StateError {
-    /// The state is missing, or present for an optimizer that has none, or the file is something else.
+    /// The state is missing, or present for a stateless optimizer, or the file has other contents.
     #[error("the optimizer's state is missing, or present where none is expected")]
     NoState,
     #[error("this is the state of the optimizer {got:?}, but the task's is {expected:?}")]
@@ -45,7 +43,7 @@ pub enum StateError {
 }
 
 impl OptimizerState {
-    /// Whether there is nothing to store.
+    /// Whether the state is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         matches!(self, Self::Empty)
@@ -89,7 +87,7 @@ impl OptimizerState {
         vectors.try_into().unwrap_or_else(|_| start())
     }
 
-    /// What the optimizer of this name keeps under these names.
+    /// The variables of this optimizer under these names.
     pub(super) fn kept<const K: usize>(
         optimizer: &'static str,
         names: &[&'static str],
@@ -111,7 +109,7 @@ pub struct StateFile {
 }
 
 impl StateFile {
-    /// The file of what the optimizer of this name keeps under these names.
+    /// The file for the variables of this optimizer under these names.
     pub(super) fn new(
         optimizer: &'static str,
         names: Vec<&'static str>,
@@ -124,13 +122,13 @@ impl StateFile {
         Ok(Self { file, optimizer, names, each: layout.len() })
     }
 
-    /// Number of vectors; 0 for an optimizer that keeps nothing, which has no file.
+    /// Number of vectors; 0 for a stateless optimizer, which has no file.
     #[must_use]
     pub fn vectors(&self) -> usize {
         self.names.len()
     }
 
-    /// What the file begins with; the vectors follow.
+    /// The start of the file; the vectors follow.
     #[must_use]
     pub fn header(&self) -> &[u8] {
         self.file.header()
@@ -142,10 +140,10 @@ impl StateFile {
         self.file.bytes()
     }
 
-    /// Checks that this is the file, before slices of it are read.
+    /// Checks the file before slices of it are read.
     ///
     /// # Errors
-    /// Of the file; within, any [`StateError`].
+    /// Errors of the file; within, any [`StateError`].
     pub fn open(&self, file: &mut (impl Read + Seek + ?Sized)) -> io::Result<Result<(), StateError>> {
         file.seek(SeekFrom::Start(0))?;
         let header = match read_header(file)? {
@@ -180,11 +178,10 @@ impl StateFile {
         Ok(Ok(OptimizerState::Kept(Kept { optimizer: self.optimizer, vectors })))
     }
 
-    /// Writes one vector of a state of the model's values from the `start`-th on. In the file all of a vector comes before any of
-    /// the next.
+    /// Writes one vector of a state of the model's values from the `start`-th on. In the file, the vectors are consecutive.
     ///
     /// # Errors
-    /// Of the file; within, [`CheckpointError::NotFinite`], or [`CheckpointError::Malformed`] if the state has no such vector.
+    /// Errors of the file; within, [`CheckpointError::NotFinite`], or [`CheckpointError::Malformed`] if the state lacks the vector.
     pub fn write(
         &self,
         file: &mut (impl Write + ?Sized),

@@ -1,11 +1,10 @@
-//! The privacy ledger: one row per release, written before the release leaves, never changed and never removed.
+//! The privacy ledger: one row per release, written before the release leaves, and permanent.
 //!
-//! It is a pure value. Its owner (the coordinator's database, a participant's journal) stores each new row in the
-//! transaction that decides on the release, and reopens the ledger from the stored rows. Every row carries a seal over
-//! itself and the seal before it, which reveals edited, dropped and reordered rows. The figures of every row are
-//! recomputed from its parameters, which reveals a wrong sum. With a key that is kept elsewhere (HMAC), write access to
-//! the rows does not suffice to forge them; a plain hash only reveals accidents. Comparing [`Ledger::head`] with a copy
-//! kept elsewhere reveals rows cut off at the end.
+//! It is a pure value. Its owner (the coordinator's database, a participant's journal) stores each new row in the transaction that decides
+//! on the release, and reopens the ledger from the stored rows. Every row carries a seal over itself and the seal before it, to reveal
+//! edited, dropped and reordered rows. The figures of every row are recomputed from its parameters, to reveal a wrong sum. With a key that
+//! is kept elsewhere (HMAC), write access to the rows does not suffice to forge them; a plain hash only reveals accidents. Comparing
+//! [`Ledger::head`] with a copy kept elsewhere reveals rows cut off at the end.
 
 use std::collections::BTreeSet;
 use task_spec::{Digest, PrivacyAccounting, PrivacyMechanism, PrivacyView};
@@ -14,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::release::{BadRelease, Bound, Cost, Epsilons, NoServerEpsilon, Release};
 
-/// Computes seals: an HMAC, or SHA-256 if no key can be kept. Implemented outside this crate.
+/// Computes seals: an HMAC, or SHA-256 without a stored key. Implemented outside this crate.
 pub trait Sealer {
     /// The seal of these bytes.
     fn seal(&self, bytes: &[u8]) -> [u8; 32];
@@ -34,7 +33,7 @@ pub struct Budget {
     pub epsilon: Option<f64>,
     /// The delta of all epsilons in the ledger.
     pub delta: f64,
-    /// The view whose epsilon is limited.
+    /// The view with the limited epsilon.
     pub against: PrivacyView,
     /// The accounting method behind the figures.
     #[serde(default)]
@@ -142,7 +141,7 @@ impl Ledger {
     /// Opens a mechanism's ledger from its stored rows.
     ///
     /// # Errors
-    /// [`LedgerError`] if the rows are not as they were written; no release is possible then.
+    /// [`LedgerError`] if the rows were changed; releases are then impossible.
     pub fn open(
         mechanism: PrivacyMechanism,
         budget: Budget,
@@ -200,7 +199,7 @@ impl Ledger {
         cost
     }
 
-    /// The totals after such a release. A round whose planned release is rejected here must not start.
+    /// The totals after such a release. A round must not start if its planned release is rejected here.
     ///
     /// # Errors
     /// [`LedgerError::BudgetExceeded`], or the reason the release cannot be charged at all.
@@ -240,7 +239,7 @@ impl Ledger {
     /// Charges a release. Store the returned row before any part of the release leaves.
     ///
     /// # Errors
-    /// As for [`would_exceed`](Self::would_exceed), and [`LedgerError::Twice`]; nothing is charged then.
+    /// As for [`would_exceed`](Self::would_exceed), and [`LedgerError::Twice`]; the ledger is then unchanged.
     pub fn charge(&mut self, release: Release, sealer: &impl Sealer) -> Result<&SealedRow, LedgerError> {
         self.admissible(&release)?;
         let cost = self.cost_of(&release);
@@ -318,7 +317,7 @@ impl Ledger {
         LedgerRow { index: self.rows.len() as u64, release, rho: cost.rho, rdp, pld, total, accounting }
     }
 
-    /// Appends a stored row if this ledger would have written the same, apart from the comparison figure.
+    /// Appends a stored row if this ledger would have written the same, except for the comparison figure.
     fn admit(&mut self, sealed: SealedRow, sealer: &impl Sealer) -> Result<(), LedgerError> {
         let expected = self.rows.len() as u64;
         let row = &sealed.row;
@@ -361,11 +360,11 @@ fn close(a: f64, b: f64) -> bool {
     a == b || (a - b).abs() <= 1e-9 * a.abs().max(b.abs())
 }
 
-/// Over the seal before and the row as compact JSON, whose numbers come back to the last bit.
+/// Seal of the preceding seal and the row as compact JSON, which preserves numbers to the last bit.
 fn seal_of(row: &LedgerRow, before: Digest, sealer: &impl Sealer) -> Digest {
     let mut bytes = b"tributary privacy ledger 1\0".to_vec();
     bytes.extend_from_slice(&before.0);
-    // A row has no map with other keys than text, which is all that can fail.
+    // Serialization fails only for maps with keys other than text, and a row has none.
     bytes.extend_from_slice(&serde_json::to_vec(row).unwrap_or_default());
     Digest(sealer.seal(&bytes))
 }

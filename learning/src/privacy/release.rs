@@ -8,13 +8,13 @@ use super::accountant::{
     CloseCurve, Closeness, Gaussians, RdpCurve, SumMechanism, SumNoise, Textbook, poisson_sampled, tree_levels,
     without_replacement, zcdp,
 };
-use super::banded::Bands;
+use super::mechanisms::banded::Bands;
 
 /// How the cohort of a release was drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Sampled {
-    /// Arbitrarily: sampling saves nothing.
+    /// Arbitrarily, without amplification.
     Anyhow,
     /// Each enrolled participant independently with this probability. Neighbours: one participant more or less.
     Poisson {
@@ -30,7 +30,7 @@ pub enum Sampled {
 }
 
 impl Sampled {
-    /// Whether the published figure benefits from the secrecy of who was drawn and how many; not if everybody is.
+    /// Whether the published figure benefits from the secrecy of the cohort and its size; false if all are drawn.
     #[must_use]
     pub fn is_secret(self) -> bool {
         match self {
@@ -41,7 +41,7 @@ impl Sampled {
     }
 }
 
-/// The unit that a ledger charges.
+/// The unit charged by a ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Release {
@@ -83,13 +83,13 @@ impl From<PrivacyAccounting> for Bound {
     }
 }
 
-/// Reasons there is no epsilon against the coordinator.
+/// Reasons for a missing epsilon against the coordinator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NoServerEpsilon {
     /// The coordinator adds the noise, so it is trusted with the exact sum.
     ServerTrusted,
-    /// There is no noise.
+    /// The task has no noise.
     NoMechanism,
 }
 
@@ -105,7 +105,7 @@ impl NoServerEpsilon {
     }
 }
 
-/// A release that cannot have happened.
+/// An impossible release.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("release of round {round}, attempt {attempt}: {problem}")]
 pub struct BadRelease {
@@ -114,7 +114,7 @@ pub struct BadRelease {
     pub problem: &'static str,
 }
 
-/// Cost of several releases, as bounds that add up.
+/// Cost of several releases, as additive bounds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cost {
     /// To observers of the models alone.
@@ -130,7 +130,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// The cost of no release.
+    /// The cost of zero releases.
     #[must_use]
     pub fn zero() -> Self {
         Self {
@@ -166,7 +166,7 @@ impl Cost {
         }
     }
 
-    /// The epsilons at `delta`; `server` is the reason there is none against the coordinator, if so.
+    /// The epsilons at `delta`; `server` is the reason for a missing epsilon against the coordinator, if so.
     #[must_use]
     pub fn at(&self, delta: f64, server: Option<NoServerEpsilon>, accounting: PrivacyAccounting) -> Epsilons {
         self.by(delta, server, accounting.into())
@@ -207,7 +207,7 @@ impl Cost {
     }
 }
 
-/// Three separate figures, which must not be mixed up.
+/// Three separate figures for different observers; never substitute one for another.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Epsilons {
@@ -217,7 +217,7 @@ pub struct Epsilons {
     pub cohort_known: f64,
     /// Against the coordinator itself.
     pub server: Option<f64>,
-    /// Reason that `server` is absent.
+    /// Reason for the missing `server`.
     pub server_reason: Option<NoServerEpsilon>,
     /// The part of `published` due to discrete noise being close to continuous noise, if it relies on that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -228,7 +228,7 @@ pub struct Epsilons {
 }
 
 impl Epsilons {
-    /// The figure that a budget for this view limits; infinite if there is none.
+    /// The figure limited by a budget for this view; infinite if it is missing.
     #[must_use]
     pub fn against(&self, view: PrivacyView) -> f64 {
         match view {
@@ -383,8 +383,8 @@ impl Release {
         self.sum.sigma() / self.sum.sensitivity
     }
 
-    /// For comparison: epsilon at `delta` of one textbook release with continuous noise by the tighter accountant,
-    /// which is not what was released. `None` if there is no such release.
+    /// For comparison: epsilon at `delta` of one textbook release with continuous noise by the tighter accountant, not of the actual
+    /// release. `None` if there is no such release.
     #[must_use]
     pub fn textbook_pld(&self, delta: f64) -> Option<f64> {
         let rate = match self.sampled {

@@ -1,18 +1,18 @@
-//! The privacy argument in types: an exact sum cannot be printed, copied, stored or decoded, but a noised sum can. The
-//! only way from one to the other is a function in this folder whose name states what it does.
+//! The privacy argument in types: an exact sum cannot be printed, copied, stored or decoded, but a noised sum can. Only functions in this
+//! folder convert one to the other, and their names state how.
 
 use std::io::{self, Read, Write};
 
 use rand::CryptoRng;
 
 use super::DiscreteGaussian;
-use super::banded::BandedNoise;
-use super::noise::{self, NoiseError, NoiseShares, TreeNoise};
-use super::opendp::{OpenDpError, OpenDpGaussian};
+use super::mechanisms::banded::BandedNoise;
+use super::mechanisms::noise::{self, NoiseError, NoiseShares, TreeNoise};
+use super::mechanisms::opendp::{OpenDpError, OpenDpGaussian};
 use crate::parameters::MAX_PARAMETERS;
 
-/// Sum of the participants' quantized updates, modulo 2^b, as unmasking produces it, or a slice of its words. Deliberately has
-/// no `Debug`, no `Clone` and no serialization: it exists only in the memory of the one step that releases it.
+/// Sum of the participants' quantized updates, modulo 2^b, as produced by unmasking, or a slice of its words. It deliberately lacks
+/// `Debug`, `Clone` and serialization: it exists only in the memory of the one step that releases it.
 pub struct ExactSum(NoisedSum);
 
 /// A sum that may be stored and published, or a slice of its words.
@@ -27,16 +27,16 @@ pub struct NoisedSum {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SumError {
-    /// No codec uses this modulus.
+    /// This modulus is not supported by any codec.
     #[error("a sum is modulo 2^16 to 2^32, not 2^{0}")]
     ModulusBits(u8),
     /// A word is not below the modulus.
     #[error("word {index} of the sum is not below 2^{modulus_bits}")]
     WordTooLarge { index: usize, modulus_bits: u8 },
-    /// A sum of nobody.
+    /// A sum without participants and without noise.
     #[error("a sum needs at least one participant, or noise")]
     NoParticipants,
-    /// No words, or more than a model can have.
+    /// Zero words, or more than a model can have.
     #[error("{0} words are not a sum: 1 to 2^29 are possible")]
     Length(usize),
     /// Not written by [`NoisedSum::to_bytes`], or by an unknown version.
@@ -56,10 +56,10 @@ const MAX_WORDS: usize = 1 << 29;
 const _: () = assert!(MAX_WORDS as u64 == 2 * MAX_PARAMETERS);
 const MAGIC: [u8; 4] = *b"TSUM";
 const VERSION: u8 = 1;
-/// Words that are converted at once.
+/// Number of words converted at once.
 const PIECE: usize = 1 << 14;
 
-/// What a stored sum begins with: how many words follow, and of what.
+/// Header of a stored sum: the number and kind of its words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SumHeader {
     words: usize,
@@ -174,8 +174,8 @@ impl ExactSum {
         NoisedSum::checked(words, modulus_bits, participants).map(Self)
     }
 
-    /// The sum of no updates: all zeros. A randomly drawn cohort may be empty; its noise is released all the same,
-    /// because an empty cohort must not be revealed.
+    /// The sum of zero updates: all zeros. A randomly drawn cohort may be empty; its noise is released nevertheless, because an empty
+    /// cohort must not be revealed.
     ///
     /// # Errors
     /// [`SumError::Length`] and [`SumError::ModulusBits`].
@@ -186,8 +186,8 @@ impl ExactSum {
         NoisedSum::checked(vec![0; words], modulus_bits, 0).map(Self)
     }
 
-    /// Adds the coordinator's noise, one draw per word. Once per round: a second draw would be a second release. The slices of a
-    /// sum, in order and with one generator, get the draws that the whole sum gets.
+    /// Adds the coordinator's noise, one draw per word. Once per round: a second draw would be a second release. The slices of a sum, in
+    /// order and with one generator, get the same draws as the whole sum.
     #[must_use]
     pub fn add_central_noise<R: CryptoRng + ?Sized>(mut self, noise: &DiscreteGaussian, rng: &mut R) -> NoisedSum {
         let bits = self.0.modulus_bits;
@@ -233,8 +233,8 @@ impl ExactSum {
         Ok(self.0)
     }
 
-    /// Declares the exact sum public, for tasks without a privacy mechanism. The caller decides that no noise is added;
-    /// task, API and command line say so.
+    /// Declares the exact sum public, for tasks without a privacy mechanism. The caller decides to omit noise; task, API and command line
+    /// show this.
     #[must_use]
     pub fn release_without_noise(self) -> NoisedSum {
         self.0

@@ -14,18 +14,18 @@ pub struct MeanUpdate {
     pub weight: u64,
     /// Number of updates in the mean; at least 1.
     pub participants: u32,
-    /// In the order of the task's metrics; `count` is 0 for one that nobody measured.
+    /// In the order of the task's metrics; `count` is 0 for an unmeasured one.
     pub metrics: Vec<MetricValue>,
 }
 
-/// What the words behind the values say of a sum.
+/// The decoded words after the values of a sum.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SumTail {
     /// Sum of the capped weights; at least 1.
     pub weight: u64,
     /// Number of updates in the sum; at least 1.
     pub participants: u32,
-    /// In the order of the task's metrics; `count` is 0 for one that nobody measured.
+    /// In the order of the task's metrics; `count` is 0 for an unmeasured one.
     pub metrics: Vec<MetricValue>,
 }
 
@@ -41,7 +41,7 @@ impl Codec {
         Ok(tail.with(delta))
     }
 
-    /// Decodes the words behind the values of a sum with this header, which come first: the weight divides the values.
+    /// Decodes the words after the values of a sum with this header. They come first: the weight divides the values.
     ///
     /// # Errors
     /// Any [`DecodeError`] but [`DecodeError::OutOfRange`].

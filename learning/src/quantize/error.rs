@@ -5,11 +5,11 @@ use crate::clip::BadClipNorm;
 use crate::metrics::MAX_METRICS;
 use crate::parameters::{MAX_PARAMETERS, WrongLength};
 
-/// Reasons the parameters are invalid or leave no headroom for a cohort's sum; rejected when a task is created.
+/// Reasons for rejecting a task's parameters: they are invalid or leave too little headroom for a cohort's sum.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeadroomError {
-    /// No parameters, or too many.
+    /// Zero parameters, or too many.
     #[error("a model has 1 to {MAX_PARAMETERS} shared parameters, not {0}")]
     Parameters(usize),
     /// Outside 16 to 32 bits.
@@ -28,22 +28,22 @@ pub enum HeadroomError {
     /// More than [`MAX_METRICS`].
     #[error("{0} metrics are asked for; at most {MAX_METRICS} are possible")]
     Metrics(usize),
-    /// The sum would fit only if values were rounded to almost nothing.
+    /// The sum would fit only if values were rounded to almost 0.
     #[error(
         "{max_cohort} updates of weight up to {max_weight} leave {levels} levels per side of zero modulo \
          2^{modulus_bits}, fewer than {MIN_LEVELS}; this would do: {}", remedies(*.best_weight, *.best_cohort, *.best_bits)
     )]
     TooFewLevels {
-        /// Levels that remain.
+        /// Remaining levels.
         levels: u32,
         modulus_bits: u8,
         max_weight: u32,
         max_cohort: u32,
-        /// Largest `max_weight` that would fit with the other parameters; 0 if none.
+        /// Largest fitting `max_weight` with the other parameters; 0 if none.
         best_weight: u32,
-        /// Largest `max_cohort` that would fit with the other parameters; 0 if none.
+        /// Largest fitting `max_cohort` with the other parameters; 0 if none.
         best_cohort: u32,
-        /// Smallest `modulus_bits` that would fit with the other parameters, if any.
+        /// Smallest fitting `modulus_bits` with the other parameters, if any.
         best_bits: Option<u8>,
     },
 }
@@ -90,7 +90,7 @@ pub enum EncodeError {
         /// Index of the first such value in the shared layout.
         index: usize,
     },
-    /// The update has no examples.
+    /// The update has zero examples.
     #[error("the update was trained on no examples")]
     NoExamples,
     /// The metrics belong to another task.
@@ -115,10 +115,10 @@ pub enum DecodeError {
     /// The sum has another modulus.
     #[error("the sum is modulo 2^{got}, the task modulo 2^{expected}")]
     ModulusBits { expected: u8, got: u8 },
-    /// No updates, which have no mean, or more than the codec has headroom for.
+    /// Zero updates, or more than the codec has headroom for.
     #[error("the sum holds {got} updates; 1 to {most} have a mean and leave headroom")]
     Participants { got: u32, most: u32 },
-    /// A total weight that is impossible for these participants.
+    /// A total weight beyond the possible sum of these participants.
     #[error("the sum's weight is {weight}; {participants} participants weigh {participants} to {most}")]
     Weight {
         /// Total weight in the sum.
@@ -127,13 +127,13 @@ pub enum DecodeError {
         /// Largest possible total weight.
         most: u64,
     },
-    /// A coordinate exceeds what the total weight allows.
+    /// A coordinate beyond the limit for the total weight.
     #[error("value {index} of the sum is beyond what its weight allows")]
     OutOfRange {
         /// Position in the shared layout.
         index: usize,
     },
-    /// A metric exceeds what its count allows, or a count what the participants allow.
+    /// A metric beyond the limit for its count, or a count beyond the limit for the participants.
     #[error("metric {index} of the sum is beyond what its participants could have measured")]
     Metric { index: usize },
 }

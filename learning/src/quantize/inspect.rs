@@ -1,6 +1,6 @@
 //! Checks an encoded update before it is added to a sum, in tasks without masks.
 //!
-//! [`Codec::decode`] rejects a sum that honest participants cannot have produced, and with it everybody's work. A
+//! [`Codec::decode`] rejects a sum that honest participants cannot have produced, and with it all updates. A
 //! coordinator that can read single updates rejects the invalid one instead.
 
 use super::Codec;
@@ -17,7 +17,7 @@ pub enum ImplausibleUpdate {
     /// The weight is 0 or above the cap.
     #[error("its weight is {weight}; an update weighs 1 to {most}")]
     Weight { weight: i64, most: u32 },
-    /// A coordinate exceeds what the weight allows.
+    /// A coordinate beyond the limit for the weight.
     #[error("value {index} is {value}, beyond the {most} that its weight allows")]
     OutOfRange {
         /// Index of the largest value in the shared layout.
@@ -26,7 +26,7 @@ pub enum ImplausibleUpdate {
         value: i64,
         most: i64,
     },
-    /// A metric that no participant can have measured, or whose limbs could make a sum wrap.
+    /// A metric outside a participant's possible values, or with limbs that could make a sum wrap.
     #[error("no single participant can have measured metric {index}")]
     Metric { index: usize },
 }
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(with(3, u32::MAX), Err(ImplausibleUpdate::Weight { weight: -1, most: 10 }));
         assert_eq!(with(3, 9), Err(ImplausibleUpdate::OutOfRange { index: 0, value: most, most: most / 10 * 9 }));
         for index in 4..good.len() {
-            // A limb so wide that a cohort of them wraps.
+            // A limb so large that a cohort of them wraps.
             assert!(matches!(with(index, 0x7_ffff), Err(ImplausibleUpdate::Metric { .. })), "{index}");
         }
         assert!(matches!(judge(&codec, &good[1..]), Err(ImplausibleUpdate::Length { .. })));

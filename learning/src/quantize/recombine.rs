@@ -1,7 +1,5 @@
-//! Decodes single updates to values and encodes values as a sum again, for robust rules that replace the mean.
-//!
-//! A rule looks at the delta of each update, without the weight it claims, and its result is encoded as a sum again:
-//! from there all tasks are processed alike.
+//! Decodes single updates to values and encodes values as a sum again, for robust rules in place of the mean. A rule uses the delta of each
+//! update, without its claimed weight, and its result is encoded as a sum again: from there all tasks are processed alike.
 
 use super::Codec;
 use super::words::{lift, to_word};
@@ -70,7 +68,7 @@ impl Codec {
                 *sum = sum.wrapping_add(*word) & self.mask();
             }
         }
-        // At most n W, which leaves headroom even for B times as much.
+        // At most n W, with headroom even for B times as much.
         sum[0] = to_word(weight.cast_signed(), self.mask());
         sum
     }

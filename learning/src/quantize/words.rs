@@ -6,7 +6,7 @@ pub const MAX_COHORT: u32 = 65_536;
 /// Fewest levels on each side of zero at the smallest weight.
 pub const MIN_LEVELS: u32 = 64;
 
-/// Largest magnitude that a sum modulo 2^b can represent.
+/// Largest magnitude representable by a sum modulo 2^b.
 pub(crate) fn half(modulus_bits: u8) -> u32 {
     u32::MAX >> (33 - u32::from(modulus_bits))
 }

@@ -1,7 +1,7 @@
-//! Coordinate-wise rules over rows of finite values that fit in memory.
+//! Coordinate-wise rules over rows of finite values in memory.
 //!
-//! For the updates of many participants a device computes them in bulk, slice by slice (see [`centre`](super::centre)).
-//! These functions serve few rows and define the device's expected result.
+//! For the updates of many participants a device computes them in bulk, slice by slice (see [`centre`](super::centre)). These functions
+//! serve few rows and define the device's expected result.
 
 /// The median of each column; for an even number of rows, the mean of the two middle values.
 ///

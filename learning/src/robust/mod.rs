@@ -1,14 +1,13 @@
-//! Robust aggregation rules, which limit the influence of a few hostile updates.
+//! Robust aggregation rules, limiting the influence of a few hostile updates.
 //!
-//! A rule looks at single updates (or at the means of groups, under secure aggregation) with equal weight: a claimed
-//! weight is ignored, since an attacker could claim a large one. There are two kinds. *Coordinate-wise* rules
-//! ([`coordinates`]) sort the values of each parameter. *Distance* rules ([`krum`], [`geometric_median`],
-//! [`norm_filter`]) need only the inner products of the updates, a [`Gram`] matrix computed in bulk, and return a
-//! weight for each update. Everything here is a pure function that does not depend on the order of the updates, except
-//! for ties.
+//! A rule looks at single updates (or at the means of groups, under secure aggregation) with equal weight: a claimed weight is ignored,
+//! since an attacker could claim a large one. There are two kinds. *Coordinate-wise* rules ([`coordinates`]) sort the values of each
+//! parameter. *Distance* rules ([`krum`], [`geometric_median`], [`norm_filter`]) need only the inner products of the updates, a [`Gram`]
+//! matrix computed in bulk, and return a weight for each update. All functions here are pure and, except for ties, independent of the order
+//! of the updates.
 //!
-//! Each rule tolerates a declared number of attackers and states how many participants it needs for that; it never
-//! silently tolerates fewer.
+//! Each rule tolerates a declared number of attackers and states the number of participants needed for that. It does not silently tolerate
+//! fewer.
 
 pub mod coordinates;
 mod counted;
@@ -51,7 +50,7 @@ pub struct Combined {
     pub scores: Vec<f64>,
 }
 
-/// Fewest participants with which the rule tolerates `attackers` of them.
+/// Fewest participants for tolerating `attackers` of them with the rule.
 #[must_use]
 pub const fn needs(rule: RobustRule, attackers: u32) -> u64 {
     let attackers = attackers as u64;
@@ -82,7 +81,7 @@ pub enum Method {
     Distances(Weigh),
 }
 
-/// What a coordinate-wise rule takes of the values of a coordinate.
+/// The value taken by a coordinate-wise rule from those of a coordinate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CoordinateRule {
     Median,

@@ -1,4 +1,4 @@
-//! Drops updates that are much longer than the others. It only tolerates attackers that scale up their updates.
+//! Drops updates much longer than the others. It tolerates only attackers that scale up their updates.
 
 use super::Gram;
 use super::counted::middle;

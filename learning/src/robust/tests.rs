@@ -113,7 +113,7 @@ fn scores_are_relative_to_the_usual_distance() {
     assert_eq!(anomaly_scores(&[]), [] as [f64; 0]);
 }
 
-/// 21 updates around (1, …, 1), of which the last f are replaced.
+/// 21 updates around (1, …, 1), with the last f replaced.
 fn attacked(attackers: usize, attack: impl Fn(usize) -> f32) -> Vec<Vec<f32>> {
     let honest = |row: usize| (0..8).map(|i| 1.0 + 0.1 * ((row * 7 + i * 3) % 11) as f32 / 11.0 - 0.05).collect();
     let mut rows: Vec<Vec<f32>> = (0..21).map(honest).collect();
@@ -130,14 +130,14 @@ fn error(rule: RobustRule, rows: &[Vec<f32>], attackers: u32) -> f32 {
 #[test]
 fn nothing_moves_a_rule_far_up_to_its_breakdown_point_and_everything_beyond() {
     for rule in ALL {
-        // The most attackers that the rule claims to tolerate among 21.
+        // The maximum number of attackers among 21 for the rule.
         let most = (0..21).rev().find(|&f| needs(rule, f) <= 21).unwrap();
         assert_eq!(most, if matches!(rule, RobustRule::Krum | RobustRule::MultiKrum) { 9 } else { 10 });
         for attack in [1e6, -1e6, 1e3] {
             let within = error(rule, &attacked(most as usize, |_| attack), most);
             assert!(within < 0.6, "{} moved by {within} under {most} attackers at {attack}", rule.as_str());
         }
-        // A majority that agrees controls the result.
+        // A colluding majority controls the result.
         let beyond = error(rule, &attacked(12, |_| -1e3), most);
         assert!(beyond > 500.0, "{} stands 12 of 21 at {beyond}?", rule.as_str());
     }

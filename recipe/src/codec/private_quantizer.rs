@@ -1,4 +1,4 @@
-//! Quantization and noise that follow from privacy terms, the same on both sides.
+//! Quantization and noise, derived from privacy terms in the same way on both sides.
 
 use learning::privacy::{NoiseShares, PlanError, PlanRequest, PrivateCodec, TaskFacts};
 use task_spec::{Clip, PrivacyMechanism, SpecError};
@@ -8,10 +8,10 @@ use wire::participant::PrivacyTerms;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TermsError {
-    /// The terms name no mechanism.
+    /// The terms lack a mechanism.
     #[error("they name no mechanism, so nothing is promised")]
     NoMechanism,
-    /// A field that is fixed when a task is created is missing.
+    /// A field fixed at the task's creation is missing.
     #[error("{0} is missing")]
     Missing(&'static str),
     /// The terms are invalid.
@@ -20,7 +20,7 @@ pub enum TermsError {
     /// A number is out of range.
     #[error("{what} must be {range}, not {got}")]
     Range { what: &'static str, range: &'static str, got: f64 },
-    /// A value is not the one that follows from the terms.
+    /// A value differs from the one derived from the terms.
     #[error("{what} is {got} where they make it {expected}")]
     Different { what: &'static str, expected: u64, got: u64 },
     /// A share of the noise alone does not hide an update.
@@ -42,15 +42,15 @@ pub enum TermsError {
         /// Required by the noise.
         got: u32,
     },
-    /// No quantization or noise can be derived.
+    /// Quantization or noise cannot be derived.
     #[error(transparent)]
     Derived(#[from] PlanError),
 }
 
-/// How updates of a private task are quantized, and the noise that participants add.
+/// Quantization of updates in a private task, and the noise added by participants.
 #[derive(Clone, Debug)]
 pub struct PrivateQuantizer {
-    /// The request that everything is derived from.
+    /// The request from which all values are derived.
     pub request: PlanRequest,
     /// The codec from floats to integers.
     pub codec: PrivateCodec,

@@ -1,4 +1,4 @@
-//! Deliberate faults, which audits must detect. Only with the feature `deliberate-faults`, which only tests enable.
+//! Deliberate faults that audits must detect. Only with the feature `deliberate-faults`, for tests only.
 
 use learning::Update;
 use learning::clip::norm;
@@ -12,7 +12,7 @@ use crate::codec::PrivateQuantizer;
 pub enum Fault {
     /// Sends its update unclipped.
     NoClipping,
-    /// Adds no share of noise.
+    /// Omits the share of noise.
     NoNoise,
     /// Adds noise of half the standard deviation.
     HalfNoise,
@@ -46,7 +46,7 @@ impl Fault {
     }
 }
 
-/// A fraction of the update that is short enough, multiplied back after rounding.
+/// A sufficiently short fraction of the update, multiplied back after rounding.
 fn unclipped(
     update: &Update,
     quantizer: &PrivateQuantizer,

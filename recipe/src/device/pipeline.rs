@@ -1,8 +1,8 @@
-//! From trained parameters to the bytes that leave the device, in the order that keeps them private.
+//! From trained parameters to the bytes leaving the device, in the order required for privacy.
 //!
-//! Every contribution passes through [`masked_input`], or through [`masked_sums`] for an analysis, and becomes
-//! integers; under secure aggregation these are indistinguishable from random ones. The pipeline knows no rounds and
-//! no network; personal tensors cannot reach it, because it only accepts the shared layout.
+//! Every contribution passes through [`masked_input`], or through [`masked_sums`] for an analysis, and becomes integers; under secure
+//! aggregation these are indistinguishable from random ones. The pipeline is independent of rounds and networks. Personal tensors cannot
+//! reach it, because it accepts only the shared layout.
 
 use std::sync::Arc;
 
@@ -41,8 +41,8 @@ pub enum Encoder<'a> {
         /// Generator for rounding.
         rounding: &'a mut ChaCha20Rng,
     },
-    /// Clipped and noised, without weight and metrics. Anyone who can repeat the generator can remove the noise: it
-    /// must be seeded with the system's randomness for this update alone.
+    /// Clipped and noised, without weight and metrics. A party able to repeat the generator can remove the noise, so the generator must be
+    /// seeded with the system's randomness for this update only.
     Private(&'a PrivateRound, &'a mut ChaCha20Rng),
 }
 
@@ -64,7 +64,7 @@ impl From<u64> for Weight<'_> {
     }
 }
 
-/// An update that was checked and weighted.
+/// A checked and weighted update.
 #[derive(Debug)]
 pub struct WeightedUpdate {
     pub update: Update,
@@ -74,7 +74,7 @@ pub struct WeightedUpdate {
 
 /// How the words of an update are hidden.
 pub enum Protection<'a> {
-    /// Not at all: the task declares that it has no secure aggregation.
+    /// Unprotected: the task declares that it has no secure aggregation.
     Plaintext,
     /// By a session's masks, which cover this one input.
     Masks(Box<Masking>, &'a dyn Signer),
@@ -86,7 +86,7 @@ pub struct MaskedInput {
     pub body: Bytes,
     /// SHA-256 of the body; the root of its parts where it has several.
     pub sha256: Digest,
-    /// The parts it is sent in; `None` if it is sent whole.
+    /// The parts of the upload; `None` if it is sent whole.
     pub parts: Option<Arc<PartTree>>,
     /// The session's signed part, under secure aggregation.
     pub signed: Option<SignedInput>,
@@ -134,7 +134,7 @@ pub enum PipelineError {
     /// The distance of its steps is invalid.
     #[error(transparent)]
     Steps(#[from] FedNovaError),
-    /// No control variate can be derived from it.
+    /// A control variate cannot be derived from it.
     #[error(transparent)]
     Control(#[from] ScaffoldError),
     /// The update cannot be encoded.
@@ -162,9 +162,9 @@ pub enum PipelineError {
 
 /// The privacy order: **check, clip, weigh, quantize, add noise, mask, pack**.
 ///
-/// `received` and `trained` are the shared part of the model before and after training; `metrics` are in the task's
-/// order. A weight by loss depends on the clipped norm, and a control variate on what is sent, so such updates are
-/// clipped when they are weighted. The masks come from the system's randomness, drawn when the session began.
+/// `received` and `trained` are the shared part of the model before and after training; `metrics` are in the task's order. A weight by loss
+/// depends on the clipped norm, and a control variate on the sent update, so such updates are clipped when they are weighted. The masks
+/// come from the system's randomness, drawn when the session began.
 ///
 /// # Errors
 /// [`PipelineError`]; nothing may be sent then.
@@ -180,7 +180,7 @@ pub fn masked_input<'a>(
     Ok(MaskedInput { control, ..masked_update(update, encoder, protection)? })
 }
 
-/// The first half of [`masked_input`], **check and weigh**: for updates that are kept for a later round.
+/// The first half of [`masked_input`], **check and weigh**: for updates stored for a later round.
 ///
 /// # Errors
 /// [`PipelineError`]; nothing may be sent then.
@@ -207,8 +207,8 @@ pub fn update<'a>(
     Ok(WeightedUpdate { update, control })
 }
 
-/// The second half: **clip, quantize, add noise, mask, pack**. The update is gone before it is packed: beside what is encoded there is
-/// never more than one vector of the model's length.
+/// The second half: **clip, quantize, add noise, mask, pack**. The update is dropped before packing: in addition to the
+/// encoded words there is never more than one vector of the model's length.
 ///
 /// # Errors
 /// [`PipelineError`]; nothing may be sent then.
@@ -250,7 +250,7 @@ pub fn masked_sums(values: &[i64], codec: &SumCodec, protection: Protection<'_>)
     protect(codec.encode(values)?, codec.modulus_bits(), protection)
 }
 
-/// The end of every path: only integers arrive here, and nothing leaves the device without passing.
+/// The end of every path: it accepts only integers, and all data leaving the device passes through it.
 fn protect(mut words: Vec<u32>, modulus_bits: u8, protection: Protection<'_>) -> Result<MaskedInput, PipelineError> {
     match protection {
         // Masked in place, packed, and signed together with sender, session and the masks' owners.
@@ -276,7 +276,7 @@ fn noised(update: &Update, round: &PrivateRound, secrets: &mut ChaCha20Rng) -> R
         return fault.words(update, &round.quantizer, round.clip, &round.rotation_seed, secrets);
     }
     let mut words = round.quantizer.codec.encode(update, round.clip, &round.rotation_seed, secrets)?.words;
-    // If the coordinator adds the noise, participants add none.
+    // If the coordinator adds the noise, participants omit theirs.
     if let Some(shares) = round.quantizer.shares {
         NoiseSampler::new(shares.share).add_to(&mut words, round.quantizer.codec.params().modulus_bits, secrets);
     }

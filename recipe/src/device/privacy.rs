@@ -1,8 +1,7 @@
-//! The privacy terms of a round for one participant: quantization, its share of the noise, and the cost of taking
-//! part.
+//! The privacy terms of a round for one participant: quantization, its share of the noise, and the cost of taking part.
 //!
-//! Derived by the same code as on the coordinator. Terms that cannot be derived, or that contradict the encoding or
-//! the session, are refused before the model is fetched.
+//! Derived by the same code as on the coordinator. Underivable terms, and terms contradicting the encoding or the session, are refused
+//! before the model is fetched.
 
 use std::sync::Arc;
 
@@ -21,7 +20,7 @@ pub struct PrivateRound {
     pub spec: PrivacySpec,
     /// Quantization and this participant's noise.
     pub quantizer: Arc<PrivateQuantizer>,
-    /// L2 norm that updates are clipped to.
+    /// L2 clipping norm of updates.
     pub clip: f64,
     /// Seed of the cohort's common rotation.
     pub rotation_seed: [u8; 32],
@@ -63,12 +62,6 @@ impl PrivateRound {
             fault: None,
         })
     }
-
-    /// Whether this participant adds noise to its input.
-    #[must_use]
-    pub fn has_own_noise(&self) -> bool {
-        self.quantizer.shares.is_some()
-    }
 }
 
 /// Checks that the encoding matches the privacy terms.
@@ -85,7 +78,7 @@ fn check_encoding(assignment: &Assignment, request: &PlanRequest) -> Result<(), 
     Ok(())
 }
 
-/// Checks that the session enforces what the noise relies on.
+/// Checks that the session enforces the assumptions of the noise.
 fn check_cover(
     session: Option<&SessionTerms>,
     terms: &PrivacyTerms,
@@ -107,7 +100,7 @@ fn check_cover(
     Ok(())
 }
 
-/// The cost of one participation, to those who know of it.
+/// The cost of one participation, to observers who know of it.
 fn cost(
     assignment: &Assignment,
     PrivateQuantizer { request, codec, .. }: &PrivateQuantizer,
@@ -115,8 +108,8 @@ fn cost(
     let mut release = request.release(codec)?.without_sampling();
     (release.round, release.attempt) = (assignment.round.into(), assignment.attempt);
     if request.mechanism == PrivacyMechanism::Tree {
-        // One node on every level of the tree contains the update. That many Gaussian releases cost as much as one
-        // whose sensitivity is larger by the square root of their number.
+        // One node on every level of the tree contains the update. These Gaussian releases cost as much as one with a sensitivity larger by
+        // the square root of their number.
         let levels = tree_levels(request.rounds);
         release.sum.sensitivity *= f64::from(levels).sqrt();
         release.sum.dimension = release.sum.dimension.saturating_mul(levels.into());

@@ -1,4 +1,4 @@
-//! The field of a task in which an operator corrects an error.
+//! The field of a task where an operator can correct an error.
 
 use learning::{AdapterError, AnalyticsError, CodecError};
 use task_spec::{SpecError, TaskSpec};
@@ -48,7 +48,7 @@ fn of_analysis(spec: &TaskSpec, field: &str) -> String {
     }
 }
 
-/// Checks the number of rounds, which an analysis determines.
+/// Checks the number of rounds; for an analysis it is fixed.
 pub(super) fn check_rounds(spec: &TaskSpec, rounds: u32) -> Result<(), Vec<SpecError>> {
     let count = spec.rounds.count;
     if count == rounds {

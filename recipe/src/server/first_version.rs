@@ -1,12 +1,16 @@
 //! The first model version of a task.
 
+use std::io::{Read, Seek, Write};
 use std::sync::Arc;
 
+use learning::checkpoint::{GivenError, GivenModel};
+use learning::contribution::scaffold;
 use learning::{Parameters, checkpoint};
 use task_spec::{Personalization, SpecError, TaskSpec};
 
 use super::TaskModel;
 use super::field::wrong;
+use crate::Tensors;
 
 impl TaskModel {
     /// The file of the first version.
@@ -24,6 +28,20 @@ impl TaskModel {
                 checkpoint::write(&first).map_err(|error| wrong("model.tensors.init", error))
             }
         }
+    }
+
+    /// Writes the file of the first version with the values of a given safetensors file; the given file may also hold local tensors and
+    /// control variates of another task.
+    ///
+    /// # Errors
+    /// [`GivenError`]: the file cannot be read, or does not hold the model.
+    pub fn first_version_from(
+        &self,
+        given: &mut (impl Read + Seek),
+        version: &mut impl Write,
+    ) -> Result<(), GivenError> {
+        let Tensors { whole, published, .. } = &self.tensors;
+        GivenModel { whole, published, skipped: scaffold::CONTROL }.publish(given, version)
     }
 
     /// The initial values of the shared tensors, from the task's seed.

@@ -24,7 +24,6 @@ pub use robust::{GroupedMeans, RobustAggregation};
 pub use step::{NextVersion, ReadSeek, RoundTerms, StepFailure, StepFiles, StepOut, step};
 
 use crate::codec::UpdateCodec;
-use crate::digest::base_digest;
 use crate::{AssignmentTerms, Recipe, Tensors};
 use field::wrong;
 
@@ -37,11 +36,11 @@ pub struct TaskModel {
     pub codec: UpdateCodec,
     /// Modulus of the words.
     pub modulus: Modulus,
-    /// The solver whose server half is applied to the mean.
+    /// The solver with a server half, applied to the mean.
     pub solver: Option<Solver>,
     pub optimizer: ServerOptimizer,
-    /// Configuration of its sessions, for the first round's clipping norm; `None` if updates are sent in the clear.
-    /// See [`TaskModel::session_in`].
+    /// Configuration of its sessions, for the first round's clipping norm; `None` if updates are sent unmasked. See
+    /// [`TaskModel::session_in`].
     pub session: Option<Arc<SessionConfig>>,
     /// Its noise and budget; `None` without a privacy mechanism.
     pub private: Option<Arc<PrivateTask>>,
@@ -49,16 +48,16 @@ pub struct TaskModel {
     pub robust: Option<RobustAggregation>,
     /// The encoding of updates, as sent in assignments.
     pub encoding: Encoding,
-    /// Names of the metrics that are sent, in order.
+    /// Names of the sent metrics, in order.
     pub metrics: Vec<String>,
 }
 
-/// What members of a session agree on of the version that a round starts from.
+/// Terms of a round's base version on which the members of a session agree.
 #[derive(Clone, Copy, Debug)]
 pub struct BaseTerms<'a> {
     /// Counts from 0, the initial model.
     pub version: u32,
-    /// The clipping norm; none before it adapts, or without a privacy mechanism.
+    /// The clipping norm; absent before it adapts, or without a privacy mechanism.
     pub clip: Option<f64>,
     /// Digests of the files before it, newest first, from which an update may have been trained ahead.
     pub earlier: &'a [Digest],
@@ -68,7 +67,7 @@ impl TaskModel {
     /// Derives the numbers of a task.
     ///
     /// # Errors
-    /// Every invalid field. A stored task was checked when it was created and has none.
+    /// Every invalid field. A stored task was checked at its creation, so it is valid.
     pub fn new(spec: &TaskSpec) -> Result<Self, Vec<SpecError>> {
         let at = |error| field::of(spec, error);
         let metrics = spec.travelling_metrics();
@@ -116,8 +115,7 @@ impl TaskModel {
         privacy::solve(spec, tensors.shared.len() as u64)
     }
 
-    /// What sessions are like in a round of the task that starts from `base` and trains by `plan`: participants agree on all of
-    /// it.
+    /// Configuration of sessions in a round of the task based on `base` with the plan `plan`; participants agree on all of it.
     #[must_use]
     pub fn session_in(&self, spec: &TaskSpec, base: BaseTerms<'_>, plan: &TrainingPlan) -> Option<SessionConfig> {
         let session = self.session.as_ref()?;
@@ -130,7 +128,7 @@ impl TaskModel {
         Some(SessionConfig { application: terms.in_round(base.version, base.earlier).0, ..(**session).clone() })
     }
 
-    /// The terms of privacy in rounds that start from a version with this clipping norm.
+    /// The privacy terms of rounds based on a version with this clipping norm.
     #[must_use]
     pub fn privacy_from(&self, clip: Option<f64>) -> Option<PrivacyTerms> {
         self.private.as_ref().map(|private| private.terms(clip.unwrap_or(private.initial_clip())))
@@ -143,20 +141,6 @@ impl TaskModel {
         let privacy = self.privacy_from(clip);
         let terms = assignment_terms(spec, &self.encoding, &self.metrics);
         AssignmentTerms { privacy: privacy.as_ref(), ..terms }.in_every_round()
-    }
-
-    /// The base from which a participant sends at most one input, in rounds whose inputs are hidden by masks alone.
-    /// `None` if participants add noise, or trained ahead from a version of their own.
-    #[must_use]
-    pub fn base_digest(&self, version: Digest) -> Option<Digest> {
-        self.gives_once().then(|| base_digest(&self.encoding, version))
-    }
-
-    /// Whether participants send at most one input from each base.
-    #[must_use]
-    pub fn gives_once(&self) -> bool {
-        let is_noised = self.private.as_ref().is_some_and(|private| private.mechanism().is_noised_by_participants());
-        self.session.is_some() && !is_noised && self.encoding.staleness.is_none()
     }
 
     /// Bytes of one masked input.

@@ -17,12 +17,12 @@ use wire::participant::PrivacyTerms;
 use super::field::wrong;
 use crate::codec::{PrivateQuantizer, request};
 
-/// Probability that a Poisson draw is so small that its round fails before any upload.
+/// Probability of a Poisson draw so small that its round fails before any upload.
 const FAILING: f64 = 0.01;
 /// Maximum bits of a word.
 const MODULUS_BITS_MAX: u8 = 32;
 
-/// Maximum words of a sum whose noise OpenDP draws: each takes microseconds, and the result is stored in the database.
+/// Maximum words of a sum with noise drawn by OpenDP: each takes microseconds, and the result is stored in the database.
 const OPENDP_WORDS_MAX: usize = 1 << 20;
 
 /// Reasons OpenDP cannot draw the noise of a task.
@@ -30,7 +30,7 @@ const OPENDP_WORDS_MAX: usize = 1 << 20;
 pub enum SamplerError {
     #[error(transparent)]
     OpenDp(#[from] OpenDpError),
-    /// There is no charge to compare it with.
+    /// A charge for the comparison is missing.
     #[error(transparent)]
     Plan(#[from] PlanError),
     /// The sum is too long.
@@ -52,7 +52,7 @@ pub struct PrivateTask {
     least: u32,
     /// Whether sampling amplifies the published figure.
     amplified: bool,
-    /// Number of the population that must be present before a cohort is drawn; 0 if any number may be.
+    /// Number of present members of the population required before a cohort is drawn; 0 if any number may be.
     attendance: u32,
 }
 
@@ -63,7 +63,7 @@ impl PrivateTask {
     /// Every invalid field.
     pub fn new(spec: &TaskSpec, parameters: u64) -> Result<Option<Self>, Vec<SpecError>> {
         if !spec.privacy.is_private() {
-            // A budget without a mechanism is an error: it would promise nothing.
+            // A budget without a mechanism is an error: it would guarantee nothing.
             spec.privacy.check()?;
             return Ok(None);
         }
@@ -74,7 +74,7 @@ impl PrivateTask {
             return Err(wrong("privacy.noise_multiplier", "must have been solved for when the task was created"));
         };
         let mut quantizer = match PrivateQuantizer::of(request, z) {
-            // A sum that may wrap around is not accepted by secure aggregation.
+            // Secure aggregation rejects sums that may wrap around.
             Ok(quantizer) if quantizer.codec.params().wrap_sigmas.is_none() => quantizer,
             Ok(_) | Err(PlanError::Codec(PrivateCodecError::Headroom { .. })) => {
                 return Err(wrong(bits_field(spec), no_room(&request, z)));
@@ -110,8 +110,8 @@ impl PrivateTask {
         self.quantizer.request.largest_cohort()
     }
 
-    /// The cohort size that participants are told: the expected size where the published figure relies on a secret
-    /// draw, whose size participants must not learn either.
+    /// The cohort size sent to participants: the expected size if the published figure relies on a secret draw, since participants must not
+    /// learn its size either.
     pub fn stated_cohort(&self, cohort: u32) -> u32 {
         if self.amplified { self.terms.cohort } else { cohort }
     }
@@ -121,7 +121,7 @@ impl PrivateTask {
         self.terms.smallest_cohort
     }
 
-    /// Minimum number of participants that a round may begin with: the allowed dropouts leave the smallest cohort.
+    /// Minimum number of participants for a round: the allowed dropouts leave the smallest cohort.
     pub fn least_cohort(&self) -> u32 {
         self.least
     }
@@ -132,14 +132,14 @@ impl PrivateTask {
         let mut limits = limits;
         limits.collect.min = limits.collect.min.max(smallest);
         if self.amplified {
-            // No draw is made before enough of the population is present; afterwards nothing may depend on the number
-            // drawn, not even whether the round continues.
+            // A draw requires enough present members of the population; afterwards all decisions, even whether the round continues, must be
+            // independent of the number drawn.
             limits.select.min = self.attendance;
             limits.select.max = self.quantizer.request.population.max(self.attendance);
             limits.collect.min = 0;
             limits.collect.max = self.largest_cohort();
         } else if self.spec.sampling.is_some() {
-            // The round waits for everybody sampled; it does not begin with fewer than the noise relies on.
+            // The round waits for all sampled participants; it does not begin with fewer than the noise relies on.
             limits.select.min = self.least;
             limits.select.max = self.largest_cohort();
             limits.collect.min = smallest;
@@ -180,7 +180,7 @@ impl PrivateTask {
         self.quantizer.shares.is_none()
     }
 
-    /// Whether the noise of a sum is drawn at once, and so for a sum that is whole in memory. It has at most 2^20 words.
+    /// Whether the noise of a sum is drawn at once, so the sum must be whole in memory. It has at most 2^20 words.
     pub fn draws_at_once(&self) -> bool {
         match self.spec.sampler {
             PrivacySampler::Exact => false,
@@ -211,7 +211,7 @@ impl PrivateTask {
     /// The planned cost of a round: the release of a sum of the smallest cohort.
     ///
     /// # Errors
-    /// The noise is invalid; a stored task was checked and has none.
+    /// The noise is invalid, which a stored task's check rules out.
     pub fn planned(&self, ledger: &Ledger, round: u32, attempt: u32) -> Result<Release, PlanError> {
         let mut release = self.quantizer.request.release(&self.quantizer.codec)?;
         if !self.amplified {
@@ -238,7 +238,7 @@ impl PrivateTask {
     }
 }
 
-/// The numbers of bits that would suffice.
+/// The sufficient numbers of bits.
 fn no_room(request: &PlanRequest, noise_multiplier: f64) -> String {
     let has_room = |bits: &u8| {
         let codec = PlanRequest { modulus_bits: *bits, ..*request }.codec(noise_multiplier);
@@ -265,7 +265,9 @@ fn unplanned(error: &PlanError) -> Vec<SpecError> {
         PlanError::Unreachable { .. } => "privacy.epsilon",
         PlanError::Codec(PrivateCodecError::CountNoise { .. }) => "privacy.clip.adaptive",
         PlanError::Codec(PrivateCodecError::Sigma(_)) | PlanError::Noise(_) => "privacy.noise_multiplier",
-        PlanError::Range { name: "population" | "cohort" | "smallest_cohort", .. } => "privacy.population",
+        PlanError::Turns(_) | PlanError::Range { name: "population" | "cohort" | "smallest_cohort", .. } => {
+            "privacy.population"
+        }
         _ => "privacy",
     };
     wrong(field, error)
@@ -293,8 +295,8 @@ pub(super) fn solve(spec: &mut TaskSpec, parameters: u64) -> Result<(), Vec<Spec
     Ok(())
 }
 
-/// The least noise with which the planned rounds cost at most `epsilon`, to those who know who took part and to the
-/// coordinator where it has a figure: sampling protects against neither.
+/// The least noise with which the planned rounds cost at most `epsilon`, to observers who know the cohorts and to the coordinator if it has
+/// a figure: sampling protects against neither.
 fn least_noise(request: &PlanRequest, epsilon: f64) -> Result<f64, PlanError> {
     let (least, most) = (*NOISE_RANGE.start(), *NOISE_RANGE.end());
     // Noise too small for the mechanism counts as too costly.
@@ -375,8 +377,8 @@ fn part(whole: u32, fraction: f64) -> u32 {
     (f64::from(whole) * fraction + 1e-9).floor() as u32
 }
 
-/// Number of the population that must be present for an expected cohort as large as the smallest that a draw from
-/// everybody, after the allowed dropouts, would leave. With fewer the budget would be wasted on noise.
+/// Number of present members of the population for an expected cohort as large as the smallest one left by a draw from all participants
+/// after the allowed dropouts. With fewer the budget would be wasted on noise.
 fn attendance(spec: &TaskSpec) -> Result<u32, Vec<SpecError>> {
     let population = spec.privacy.population.unwrap_or_default();
     let dropouts = spec.secure_aggregation.max_dropout_fraction;

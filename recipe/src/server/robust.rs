@@ -11,17 +11,17 @@ use super::field::wrong;
 pub struct RobustAggregation {
     /// The specification, as the operator wrote it.
     pub spec: RobustSpec,
-    /// The groups whose means it combines; `None` if it combines single updates.
+    /// The groups of the combined means; `None` if the rule combines single updates.
     pub groups: Option<GroupedMeans>,
 }
 
-/// Groups whose means a rule combines.
+/// Groups of combined means.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GroupedMeans {
     /// Participants per group (s).
     pub size: u32,
-    /// Codec of the combined means, each group with the same weight. It has the maximum number of levels, since
-    /// nothing of it is uploaded.
+    /// Codec of the combined means, each group with the same weight. It has the maximum number of levels, since the means are never
+    /// uploaded.
     pub codec: Codec,
 }
 
@@ -52,8 +52,7 @@ impl RobustAggregation {
         Ok(Some(robust))
     }
 
-    /// Minimum number of groups that the rule needs for a cohort of this size: each attacker may be in a different
-    /// group.
+    /// Minimum number of groups for the rule in a cohort of this size: each attacker may be in a different group.
     pub fn groups_needed(&self, cohort: u32) -> u32 {
         u32::try_from(needs(self.spec.rule, self.spec.attackers_among(cohort))).unwrap_or(u32::MAX)
     }

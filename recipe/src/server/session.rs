@@ -1,14 +1,14 @@
 //! Configuration of a task's sessions of secure aggregation.
 
 use secure_agg::SUITE_CHACHA20;
-use secure_agg::params::{InvalidConfig, SessionConfig, VectorShape};
+use secure_agg::params::{InvalidConfig, SessionConfig, USUAL_MIN_INCLUDED, VectorShape};
 use task_spec::{SpecError, TaskSpec};
 
 use super::PrivateTask;
 use super::field::wrong;
 use crate::{AssignmentTerms, UpdateCodec};
 
-/// The session's configuration, which each participant derives from its assignment, and refuses if it differs.
+/// The session's configuration. Each participant derives it from its assignment and rejects any difference.
 pub(super) fn config(
     spec: &TaskSpec,
     terms: &AssignmentTerms<'_>,
@@ -29,7 +29,7 @@ pub(super) fn config(
         max_cohort: small(terms.encoding.max_cohort),
         max_corrupt: secure.max_corrupt_millionths(),
         max_dropout: secure.max_dropout_millionths(),
-        min_included: private.map_or(0, |private| small(private.smallest_cohort())),
+        min_included: private.map_or(0, |private| small(private.smallest_cohort())).max(USUAL_MIN_INCLUDED),
         model: codec.shape(),
         scalars: VectorShape::NONE,
         application: AssignmentTerms { privacy: privacy.as_ref(), ..*terms }.application().0,
@@ -46,6 +46,7 @@ fn field_of(error: &InvalidConfig) -> &'static str {
         InvalidConfig::Corrupt { .. } => "secure_aggregation.max_corrupt_fraction",
         InvalidConfig::Dropout { .. } => "secure_aggregation.max_dropout_fraction",
         InvalidConfig::Modulus { .. } | InvalidConfig::Headroom { .. } => "secure_aggregation.modulus_bits",
+        InvalidConfig::Batch { .. } => "secure_aggregation.batch_size",
         InvalidConfig::Suite { .. } | InvalidConfig::Words { .. } => "secure_aggregation",
     }
 }

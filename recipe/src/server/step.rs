@@ -1,7 +1,7 @@
-//! From an opened sum and the base model to the next version: the same bytes give the same bytes on every replica.
+//! From an opened sum and the base model to the next version: equal inputs give equal bytes on every replica.
 //!
-//! All of it goes slice by slice from files to files, so that memory does not grow with the model. Whole in memory are the
-//! states of analyses, and sums of codecs whose values are each made of all words.
+//! All data go slice by slice from files to files, so memory does not grow with the model. Exceptions, whole in memory, are the states of
+//! analyses, and sums of codecs with values that depend on all words.
 
 mod failure;
 mod mean;
@@ -23,11 +23,11 @@ use self::mean::{Means, Said, StoredSum};
 pub use self::terms::RoundTerms;
 use super::TaskModel;
 
-/// The files that a step reads. Whoever opened them has verified them.
+/// The input files of a step, verified by the caller.
 pub struct StepFiles<'a> {
     /// The released sum.
     pub sum: &'a mut dyn ReadSeek,
-    /// The model version that the step starts from.
+    /// The base version of the step.
     pub base: &'a mut dyn ReadSeek,
     /// The server optimizer's state of that version, if it has any.
     pub optimizer_state: Option<&'a mut dyn ReadSeek>,
@@ -41,19 +41,19 @@ pub struct StepOut<'a> {
     pub optimizer_state: &'a mut dyn Write,
 }
 
-/// What there is to say of a version that was made and is not published yet.
+/// Facts about a computed version before its publication.
 #[derive(Debug)]
 pub struct NextVersion {
     /// The round's metrics, by name.
     pub metrics: Vec<(String, MetricValue)>,
-    /// L2 norm that updates of the next round are clipped to, in a private task.
+    /// L2 clipping norm of the next round's updates, in a private task.
     pub clip: Option<f64>,
     /// Whether the server optimizer has a state.
     pub has_state: bool,
 }
 
-/// Computes the next version from an opened sum and version `base_version`, in slices of at most `slice` values (or what the codec
-/// wants at least). What is written is the same, however long slices are, and nothing before this function has succeeded.
+/// Computes the next version from an opened sum and version `base_version`, in slices of at most `slice` values (or the codec's minimum).
+/// The written bytes are independent of the slice length. Discard them if this function fails.
 ///
 /// # Errors
 /// [`StepFailure`].
@@ -105,7 +105,7 @@ fn advance(
     Ok(NextVersion { metrics: measured(metrics), clip: None, has_state: false })
 }
 
-/// Omits metrics that nobody measured.
+/// Collects metrics by name, omitting unmeasured ones.
 fn measured(metrics: impl IntoIterator<Item = (String, MetricValue)>) -> Vec<(String, MetricValue)> {
     metrics.into_iter().filter(|(_, value)| value.count > 0).collect()
 }
@@ -126,22 +126,22 @@ struct Steps<'m, 'f> {
     file: TensorFile,
     base: &'f mut dyn ReadSeek,
     state_file: StateFile,
-    /// None before the first step.
+    /// Absent before the first step.
     state: Option<&'f mut dyn ReadSeek>,
 }
 
 /// A slice after its step.
 struct Stepped {
-    /// Where its values begin among those that are published.
+    /// Start of its values among the published ones.
     start: usize,
     values: Vec<f32>,
-    /// Of those values that the server optimizer steps.
+    /// State for the values stepped by the server optimizer.
     state: OptimizerState,
 }
 
 impl Steps<'_, '_> {
-    /// Writes the version, and the state: one vector after the other, each by the steps that it is a result of. What is not held
-    /// is made again.
+    /// Writes the version and the state, one vector after the other, each computed from the steps. Vectors not held in memory are computed
+    /// again.
     fn write(mut self, out: StepOut<'_>, slice: usize) -> Result<(), StepFailure> {
         let slice = slice.max(1).next_multiple_of(self.means.slice_start());
         let (published, vectors) = (self.file.values(), self.state_file.vectors());
@@ -208,11 +208,10 @@ impl Steps<'_, '_> {
 /// The form of an optimizer's state, and the one to continue from, if there is one.
 type Resumed<'a> = (StateFile, Option<&'a mut dyn ReadSeek>);
 
-/// The form of the optimizer's state, and the one to continue from: `kept` was stored with version `version` of a model of this
-/// layout.
+/// The form of the optimizer's state, and the one to continue from: `kept` was stored with version `version` of a model of this layout.
 ///
 /// # Errors
-/// Of the file; within, what is wrong: a version made by a step has the state of that step, and no other.
+/// The file cannot be read, or it does not have the state of the step that made the version.
 fn resume<'a>(
     spec: &ServerOptimizer,
     layout: &Layout,

@@ -1,6 +1,5 @@
-//! Memory that a session takes in a coordinator: the session's messages are written to disk, and a separate process
-//! plays the coordinator, reading one message at a time as from a store, up to the unmasked sum. The kernel reports its
-//! peak.
+//! Memory of a session in a coordinator: the session's messages are written to disk, and a separate process plays the coordinator, reading
+//! one message at a time as from a store, up to the unmasked sum. The kernel reports its peak.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,7 +14,7 @@ use secure_agg::{IdentityKey, Signer as _};
 use crate::session_config;
 use crate::support::{Dealt, advertised, agreed, answered, cohort, masked, open_round};
 
-/// First argument of the process that plays the coordinator.
+/// First argument of the coordinator process.
 pub(crate) const ROLE: &str = "--coordinator";
 
 /// Runs a session of `n` with vectors of `words` words, and prints the coordinator's peak.
@@ -36,8 +35,7 @@ fn file(folder: &Path, kind: &str, index: u16) -> PathBuf {
     folder.join(format!("{kind}-{index}"))
 }
 
-/// Plays all participants; the vectors themselves are short here, since a coordinator streams them whatever they
-/// contain.
+/// Plays all participants. The vectors are short here, since a coordinator streams them.
 fn write_session(folder: &Path, n: u16) {
     let keep = |kind: &str, index: u16, bytes: &[u8]| std::fs::write(file(folder, kind, index), bytes).unwrap();
     let (mut world, mut members) = cohort(n, session_config(n), 1);
@@ -104,7 +102,7 @@ pub(crate) fn coordinate(arguments: &[String]) {
     for (seed, sign) in short.masks() {
         plan.push(mask::MaskSeed::new(&mut { *seed.expose() }), sign);
     }
-    // The first words suffice: the others need no more memory.
+    // The first words suffice; the memory is the same for all.
     mask::apply(&plan, 0, &mut sum[..words.min(1000)]).unwrap();
     println!(
         "  coordinator's memory, n = {n}, d = {words}: {:.1} MB at the start, {:.1} when the shares are in, {:.1} at the peak \

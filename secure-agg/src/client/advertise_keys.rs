@@ -1,6 +1,6 @@
 //! R0: advertises fresh, signed keys for one attempt. It commits to nothing else.
 
-use tls_codec::{TlsByteVecU8, TlsByteVecU16};
+use tls_codec::TlsByteVecU16;
 
 use super::share_keys::ShareKeys;
 use super::snapshot::{BadSnapshot, Reader, SHARE_KEYS, Writer};
@@ -10,8 +10,9 @@ use crate::codec::Message as _;
 use crate::crypto::agreement::AgreementKey;
 use crate::crypto::kdf;
 use crate::crypto::signature::Signer;
-use crate::messages::{Advertise, AdvertiseBody, RoundId, Signed};
-use crate::params::{Policy, SessionConfig, fraction_of};
+use crate::crypto::transcript::Digest;
+use crate::messages::{Advertise, AdvertiseBody, ClientId, RoundId, Signed};
+use crate::params::{Policy, SessionConfig};
 use crate::rejection::Refusal;
 use crate::secret::Secret;
 
@@ -20,19 +21,21 @@ pub struct Setup {
     pub round: RoundId,
     /// This participant's id, 1 to 64 bytes.
     pub client_id: Vec<u8>,
-    /// The certificate that binds its signing key to the id, up to 2048 bytes.
+    /// The certificate binding its signing key to the id, up to 2048 bytes.
     pub certificate: Vec<u8>,
     /// The configuration accepted with the task; the roster must contain the same.
     pub config: SessionConfig,
     pub policy: Policy,
+    /// The fixed batch of this participant ([`crate::batch`]).
+    pub batch: Option<Digest>,
 }
 
-/// What another attempt at a round would release.
+/// The data released by another attempt at a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Release {
-    /// The unchanged update of the attempt that is given up: free while no input of that attempt has been sent.
+    /// The unchanged update of the abandoned attempt: free while no input of that attempt has been sent.
     SameUpdate,
-    /// An update with fresh noise, for which the privacy budget was charged a second time.
+    /// An update with fresh noise, after the privacy budget was charged a second time.
     FreshNoisePaid,
 }
 
@@ -46,15 +49,13 @@ impl Policy {
         self.objections(config).next().map_or(Ok(()), Err)
     }
 
-    /// Every requirement that a session of this configuration misses, as [`Refusal::BelowPolicy`].
+    /// Every missed requirement of a session with this configuration, as [`Refusal::BelowPolicy`].
     pub fn objections(&self, config: &SessionConfig) -> impl Iterator<Item = Refusal> + use<> {
-        // γ is the same for all sizes, so the smallest cohort tolerates the fewest colluders.
-        let colluders = fraction_of(config.max_corrupt, config.min_cohort);
         let floors = [
             ("min_cohort", config.min_cohort.into(), self.min_cohort.into()),
             ("max_corrupt", config.max_corrupt, self.min_tolerated_corrupt),
-            ("tolerated_colluders", colluders.into(), self.min_tolerated_colluders.into()),
-            ("min_included", config.min_included.into(), self.min_included.into()),
+            ("tolerated_colluders", config.tolerated_colluders().into(), self.min_tolerated_colluders.into()),
+            ("min_included", config.smallest_sum().into(), self.min_included.into()),
         ];
         let below = floors.into_iter().filter(|(_, offered, floor)| offered < floor);
         below.map(|(limit, offered, floor)| Refusal::BelowPolicy { limit, offered, floor })
@@ -70,7 +71,7 @@ pub fn advertise_keys(
     signer: &dyn Signer,
     rng: &mut dyn CryptoRng,
 ) -> Result<Transition<ShareKeys, Advertise>, Refusal> {
-    let Setup { round, client_id, certificate, config, policy } = setup;
+    let Setup { round, client_id, certificate, config, policy, batch } = setup;
     policy.accept(&config)?;
     let (seed_s, seed_b) = (Secret::random(rng), Secret::random(rng));
     let c_key = AgreementKey::random(rng);
@@ -79,7 +80,7 @@ pub fn advertise_keys(
         c_pk: c_key.public(),
         s_pk: AgreementKey::from_seed(&seed_s).public(),
         b_commit: kdf::self_mask_commitment(&client_id, &seed_b),
-        client_id: TlsByteVecU8::from(client_id),
+        client_id: ClientId::new(client_id, batch),
         certificate: TlsByteVecU16::from(certificate),
     };
     let unsigned = Signed { body, signature: [0; 64] };

@@ -1,7 +1,6 @@
-//! R3: signs one set of survivors, once, and erases every share that this set does not need.
+//! R3: signs one set of survivors, once, and erases every share unneeded for this set.
 //!
-//! Afterwards a participant holds exactly one share per dealer. Whatever it is shown later, it can no longer reveal
-//! both kinds.
+//! Afterwards a participant holds exactly one share per dealer, so later messages cannot make it reveal both kinds.
 
 use zeroize::Zeroizing;
 
@@ -35,8 +34,8 @@ impl CheckConsistency {
     /// Signs the survivors.
     ///
     /// # Errors
-    /// [`Refusal`] if this participant is not a survivor, there are too few survivors, too few of its drawn neighbours
-    /// or of another survivor's are survivors, or a survivor did not deal shares.
+    /// [`Refusal`] if this participant is not a survivor, a batch is only partly among the survivors, there are too few survivors, too few
+    /// of its drawn neighbours or of another survivor's are survivors, or a survivor did not deal shares.
     pub fn check(self, survivors: &Survivors, signer: &dyn Signer) -> Result<Transition<Unmask, Consistency>, Refusal> {
         let (me, params) = (self.session.me(), &self.session.params);
         let Survivors { sid, survivors, inputs } = survivors;
@@ -49,13 +48,17 @@ impl CheckConsistency {
         if !survivors.contains(me) {
             return Err(Refusal::LeftOut);
         }
+        // This includes survivors without a request to sign: t signatures unmask the inputs of all survivors.
+        if let Some(torn) = self.session.batches.torn(survivors) {
+            return Err(Refusal::BatchNotWhole { entry: torn.iter().next().unwrap_or(0) });
+        }
         at_least("survivors", params.min_survivors(), survivors.len())?;
         at_least("drawn neighbours among the survivors", params.min_out(), self.out.intersection(survivors).len())?;
         self.check_others(survivors, inputs.as_slice())?;
 
         let text = consistency_text(self.session.sid(), &self.dealers, survivors);
         let sent = Consistency { sid: *self.session.sid(), sender: me, signature: signer.sign(&text)? };
-        // Allocated once: a vector that grows leaves shares behind in the memory it frees.
+        // Allocated once: a growing vector leaves shares behind in the memory that it frees.
         let mut answers = Vec::with_capacity(self.held.len());
         for (dealer, held) in self.dealers.iter().zip(&self.held) {
             answers.push(if survivors.contains(dealer) { held.b.to_bytes() } else { held.s.to_bytes() });
@@ -65,13 +68,12 @@ impl CheckConsistency {
         Ok(Transition { persist: next.write().finish(), next, send: sent })
     }
 
-    /// Checks that every other survivor masked for the same dealers and keeps as many of its own neighbours as this
-    /// participant demands for itself.
+    /// Checks that every other survivor masked for the same dealers and keeps as many of its own neighbours as this participant requires
+    /// for itself.
     ///
-    /// t signatures open the self mask of *all* survivors, including one that the coordinator never asks or that it
-    /// showed another U2. Without this check, the coordinator could report all neighbours of that survivor as dropouts,
-    /// have their masks removed as well, and read its input. With a complete mask graph the threshold alone prevents
-    /// this (README, "What is promised").
+    /// t signatures open the self mask of *all* survivors, including one without a request to sign and one that received another U2.
+    /// Without this check, the coordinator could report all neighbours of that survivor as dropouts, have their masks removed as well, and
+    /// read its input. With a complete mask graph the threshold alone prevents this (README, "What is promised").
     fn check_others(&self, survivors: &IndexSet, inputs: &[SurvivorInput]) -> Result<(), Refusal> {
         let (me, params) = (self.session.me(), &self.session.params);
         let expected = if params.masks_are_complete() { 0 } else { survivors.len() };
@@ -116,7 +118,7 @@ impl CheckConsistency {
         if !rest.is_empty() || pairs.len() != usize::from(dealers.len()) {
             return Err(BadSnapshot);
         }
-        // Allocated once: a vector that grows leaves shares behind in the memory it frees.
+        // Allocated once: a growing vector leaves shares behind in the memory that it frees.
         let mut held = Vec::with_capacity(pairs.len());
         for pair in pairs {
             held.push(SharePair::parse(&Secret::new(*pair)).ok_or(BadSnapshot)?);

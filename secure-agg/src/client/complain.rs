@@ -1,10 +1,10 @@
-//! The participant's response to a ciphertext that does not open. It asks for the dealer's signed message, and only if
-//! that does not open either, reveals the ciphertext's single-use key and sends no input in this session.
+//! The participant's response to a ciphertext that does not open. It requests the dealer's signed message. If that does not open either, it
+//! reveals the ciphertext's single-use key and sends no input in this session.
 //!
-//! The dealer's signature is what makes this safe. A key revealed for a ciphertext that the *coordinator* had altered
-//! would open the original one: a coordinator could alter the ciphertexts of one victim for every holder, collect a key
-//! from each, and obtain both seeds of the victim, which meanwhile sent its input. Signed ciphertexts of an honest
-//! dealer always open, so keys are revealed only for shares of a dishonest dealer.
+//! The dealer's signature is what makes this safe. A key revealed for a ciphertext altered by the *coordinator* would open the original
+//! one: a coordinator could alter the ciphertexts of one victim for every holder, collect a key from each, and obtain both seeds of the
+//! victim, which has sent its input in the meantime. Signed ciphertexts of an honest dealer always open, so keys are revealed only for
+//! shares of a dishonest dealer.
 
 use super::session::ClientSession;
 use super::share_pair::opens;
@@ -25,7 +25,7 @@ pub struct Challenge {
 }
 
 impl Challenge {
-    /// The dealer of the ciphertext; the participant asks the coordinator for this dealer's signed [`ShareKeys`].
+    /// The dealer of the ciphertext; the participant requests this dealer's signed [`ShareKeys`] from the coordinator.
     #[must_use]
     pub const fn dealer(&self) -> Index {
         self.dealer
@@ -34,8 +34,8 @@ impl Challenge {
     /// Complains about the dealer, if the dealer signed a ciphertext that does not open.
     ///
     /// # Errors
-    /// [`Refusal::Signature`], [`Refusal::WrongSession`] or [`Refusal::Inconsistent`] if the evidence is not the
-    /// dealer's, or if its ciphertext opens, so that the delivered one was not the dealer's. No key is revealed then.
+    /// [`Refusal::Signature`], [`Refusal::WrongSession`] or [`Refusal::Inconsistent`] if the evidence is not the dealer's, or if its
+    /// ciphertext opens, so the delivered one was not the dealer's. The key then stays secret.
     pub fn complain(
         self,
         evidence: &ShareKeys,

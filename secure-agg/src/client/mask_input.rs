@@ -1,7 +1,7 @@
 //! R2: opens the shares of the others, then masks the input with pairwise masks and the self mask.
 //!
-//! [`Masking`], the state with open shares, has no snapshot: after a crash a participant restores [`MaskInput`] and is
-//! asked again, since it has sent nothing. Masking consumes the state, so one set of masks never covers two inputs.
+//! [`Masking`], the state with open shares, has no snapshot: after a crash a participant restores [`MaskInput`] and receives the delivery
+//! again, since it has sent nothing. Masking consumes the state, so one set of masks never covers two inputs.
 
 use zeroize::Zeroizing;
 
@@ -45,7 +45,7 @@ pub enum Received {
     Challenge(Box<Challenge>),
 }
 
-/// Holds everybody's shares and masks one input, which consumes it.
+/// Holds the shares of all dealers and masks one input, which consumes it.
 pub struct Masking {
     session: ClientSession,
     seed_s: Seed,
@@ -57,8 +57,8 @@ pub struct Masking {
     held: Vec<SharePair>,
 }
 
-/// A masked input: the signed digest and the packed vectors. The body is masked, so it needs no protection. Keep it
-/// until the coordinator has received all of it: no other body can replace it.
+/// A masked input: the signed digest and the packed vectors. The body is masked, so it needs no protection. Keep it until the coordinator
+/// has received all of it, since it cannot be replaced.
 pub struct MaskedUpload {
     /// The message for the session's state machines.
     pub message: MaskedInput,
@@ -69,18 +69,17 @@ pub struct MaskedUpload {
 }
 
 impl MaskInput {
-    /// The session's id, which the coordinator's messages name.
+    /// The session's id, named in the coordinator's messages.
     #[must_use]
     pub const fn sid(&self) -> &messages::Sid {
         self.session.sid()
     }
 
-    /// Opens the delivered shares. The first that does not open ends this state with a [`Challenge`]; to be asked again
+    /// Opens the delivered shares. The first that does not open ends this state with a [`Challenge`]; to receive the delivery again
     /// instead, restore the last snapshot.
     ///
     /// # Errors
-    /// [`Refusal`] if too few participants dealt, too few of the drawn neighbours remain, or the sets contradict each
-    /// other.
+    /// [`Refusal`] if too few participants dealt, too few of the drawn neighbours remain, or the sets contradict each other.
     pub fn receive(self, delivery: &Delivery) -> Result<Received, Refusal> {
         self.check(delivery)?;
         let me = self.session.me();
@@ -151,8 +150,8 @@ impl Masking {
         &self.dealers
     }
 
-    /// Masks an input: one word per word of the session's model vector and of its scalars, each modulo 2^b. The words
-    /// are masked in place, so no copy of the input remains.
+    /// Masks an input: one word per word of the session's model vector and of its scalars, each modulo 2^b. The words are masked in place,
+    /// so the input is not copied.
     ///
     /// # Errors
     /// [`Refusal::InputShape`], [`Refusal::InputBound`] for an input that does not fit, or a key or signer that fails.

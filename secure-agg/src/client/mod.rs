@@ -23,6 +23,7 @@ pub use complain::{Challenge, Complained};
 pub use mask_input::{MaskInput, MaskedUpload, Masking, Received};
 pub use share_keys::ShareKeys;
 pub(crate) use share_pair::opens;
+pub(crate) use snapshot::Reader;
 pub use snapshot::{BadSnapshot, Snapshot};
 pub use transition::Transition;
 pub use unmask::{Answered, Unmask};
@@ -32,10 +33,9 @@ use crate::codec::Message as _;
 use crate::crypto::signature::Signer;
 use crate::messages::{Advertise, RoundId, Sid};
 use crate::rejection::Refusal;
-use crate::unopened::Departure;
-use snapshot::{ANSWERED, CHECK_CONSISTENCY, COMPLAINED, MASK_INPUT, Reader, SHARE_KEYS, UNMASK};
+use snapshot::{ANSWERED, CHECK_CONSISTENCY, COMPLAINED, MASK_INPUT, SHARE_KEYS, UNMASK};
 
-/// A participant in any state that has a snapshot. Because it contains secrets, it can be neither printed nor copied.
+/// A participant in any state with a snapshot. Because it contains secrets, it cannot be printed or copied.
 ///
 /// ```
 /// fn anything<T>() {}
@@ -116,8 +116,8 @@ impl Client {
         if let Self::Unmask(state) = self { Ok(state) } else { Err(Refusal::OutOfOrder) }
     }
 
-    /// The last message, encoded, byte for byte as it was sent. For a masked input this is the signed digest; the
-    /// caller keeps the vectors, which are masked and need no protection.
+    /// The last message, encoded, byte for byte as sent. For a masked input this is the signed digest; the caller keeps the masked vectors,
+    /// which need no protection.
     #[must_use]
     pub fn resend(&self) -> Vec<u8> {
         match self {
@@ -142,7 +142,7 @@ impl Client {
         }
     }
 
-    /// The session id; `None` before there is a roster.
+    /// The session id; `None` before the roster arrives.
     #[must_use]
     pub const fn sid(&self) -> Option<&Sid> {
         match self {
@@ -152,19 +152,6 @@ impl Client {
             Self::Unmask(state) => Some(state.session.sid()),
             Self::Answered(state) => Some(&state.sent.body.sid),
             Self::Complained(state) => Some(&state.sent.body.sid),
-        }
-    }
-
-    /// The data for an abort statement: this participant has revealed no share and, once this state is gone, never
-    /// will. `None` before there is a roster, and once it has answered.
-    #[must_use]
-    pub const fn departure(&self) -> Option<Departure> {
-        match self {
-            Self::ShareKeys(_) | Self::Answered(_) => None,
-            Self::MaskInput(MaskInput { session, .. })
-            | Self::CheckConsistency(CheckConsistency { session, .. })
-            | Self::Unmask(Unmask { session, .. }) => Some(Departure { sid: *session.sid(), me: session.me() }),
-            Self::Complained(state) => Some(Departure { sid: state.sent.body.sid, me: state.sent.body.sender }),
         }
     }
 

@@ -1,8 +1,9 @@
-//! A participant's view of its session after accepting the roster. Nothing in here is secret.
+//! A participant's view of its session after accepting the roster. All of it is public.
 
 use tls_codec::{TlsDeserializeBytes, TlsSerialize, TlsSize, TlsVecU32};
 
 use super::snapshot::{BadSnapshot, Reader, Writer};
+use crate::batch::Batches;
 use crate::crypto::agreement::PublicKey;
 use crate::crypto::signature::IdentityKey;
 use crate::messages::{RoundId, Sid};
@@ -19,7 +20,7 @@ pub(crate) struct ClientFacts {
     pub(crate) members: TlsVecU32<Member>,
 }
 
-/// The parts of a roster entry that later phases need.
+/// The parts of a roster entry needed in later phases.
 #[derive(Clone, Debug, TlsSize, TlsSerialize, TlsDeserializeBytes)]
 pub(crate) struct Member {
     pub(crate) identity: [u8; 32],
@@ -29,6 +30,8 @@ pub(crate) struct Member {
 pub(crate) struct ClientSession {
     pub(crate) facts: ClientFacts,
     pub(crate) params: Params,
+    /// The fixed batches in the roster.
+    pub(crate) batches: Batches,
 }
 
 impl ClientSession {
@@ -53,15 +56,22 @@ impl ClientSession {
     }
 
     pub(crate) fn write(&self, writer: Writer) -> Writer {
-        writer.public(&self.facts)
+        if self.batches.is_empty() {
+            return writer.public(&self.facts);
+        }
+        let batches: TlsVecU32<IndexSet> = self.batches.as_slice().to_vec().into();
+        writer.with_batches().public(&self.facts).public(&batches)
     }
 
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, BadSnapshot> {
         let facts: ClientFacts = reader.public()?;
+        let batches: TlsVecU32<IndexSet> = if reader.has_batches { reader.public()? } else { Vec::new().into() };
         let count = u16::try_from(facts.members.len()).map_err(|_| BadSnapshot)?;
         let params = facts.config.params(count).map_err(|_| BadSnapshot)?;
         facts.round.check().map_err(|_| BadSnapshot)?;
-        if facts.me == 0 || facts.me > count { Err(BadSnapshot) } else { Ok(Self { facts, params }) }
+        let batches = Batches::restored(batches.into_vec());
+        let fits = batches.as_slice().iter().all(|batch| batch.universe() == count);
+        if facts.me == 0 || facts.me > count || !fits { Err(BadSnapshot) } else { Ok(Self { facts, params, batches }) }
     }
 
     /// Checks that a stored message is this participant's own in this session.

@@ -1,7 +1,7 @@
-//! R1: checks the roster, fixes the session id, deals both seeds to everybody and draws mask neighbours.
+//! R1: checks the roster, fixes the session id, deals both seeds to all members and draws mask neighbours.
 //!
-//! Here a dishonest coordinator is bound to its announcement: the participants, their certificates, the model and the
-//! parameters. All of it enters the session id, so inputs of participants that saw something else cannot be summed.
+//! Here a dishonest coordinator is bound to its announcement: the participants, their certificates, the model and the parameters. All of it
+//! enters the session id, so inputs of participants with different data cannot be summed.
 
 use std::collections::HashSet;
 
@@ -13,6 +13,7 @@ use super::share_pair::SharePair;
 use super::snapshot::{MASK_INPUT, Writer};
 use super::transition::Transition;
 use crate::CryptoRng;
+use crate::batch::Batches;
 use crate::crypto::aead::{self, PLAIN_BYTES};
 use crate::crypto::agreement::AgreementKey;
 use crate::crypto::kdf;
@@ -36,20 +37,29 @@ pub struct ShareKeys {
 }
 
 impl ShareKeys {
-    /// Deals shares to the roster. `model_hash` is the digest of the model this participant itself holds.
+    /// Id of the fixed batch stated with the advertised keys.
+    #[must_use]
+    pub fn batch(&self) -> Option<&Digest> {
+        self.sent.body.client_id.batch()
+    }
+
+    /// Deals shares to the roster. `model_hash` is the digest of the model this participant itself holds; every member must be in a batch
+    /// of at least `min_batch`, unless that is 0.
     ///
     /// # Errors
-    /// [`Refusal`] for an invalid roster. Nothing was sent then.
+    /// [`Refusal`] for an invalid roster. The participant has sent nothing.
     pub fn share_keys(
         self,
         roster: &Roster,
         model_hash: &Digest,
+        min_batch: u16,
         verifier: &dyn IdentityVerifier,
         signer: &dyn Signer,
         rng: &mut dyn CryptoRng,
     ) -> Result<Transition<MaskInput, messages::ShareKeys>, Refusal> {
         let params = self.check_announcement(roster, model_hash)?;
         let (me, identities) = self.check_entries(roster, verifier, signer)?;
+        let batches = check_batches(roster.entries.as_slice(), min_batch)?;
         let root = roster_root(roster.entries.as_slice(), &identities);
         let sid = session_id(&roster.round, model_hash, &self.config.digest(&params), &root);
         let members: Vec<Member> = identities
@@ -59,7 +69,7 @@ impl ShareKeys {
             .collect();
         let facts =
             ClientFacts { round: roster.round.clone(), config: self.config.clone(), sid, me, members: members.into() };
-        let session = ClientSession { facts, params };
+        let session = ClientSession { facts, params, batches };
         self.deal(session, roster.entries.as_slice(), signer, rng)
     }
 
@@ -127,7 +137,7 @@ impl ShareKeys {
         Ok((me.ok_or(Refusal::OwnEntry)?, identities))
     }
 
-    /// Splits both seeds and seals one share of each for everybody else.
+    /// Splits both seeds and seals one share of each for every other member.
     fn deal(
         self,
         session: ClientSession,
@@ -160,6 +170,17 @@ impl ShareKeys {
         let Self { seed_s, seed_b, .. } = self;
         let next = MaskInput { session, seed_s, seed_b, inbound, own, out, sent: sent.clone() };
         Ok(Transition { persist: next.write().finish(), next, send: sent })
+    }
+}
+
+/// Checks that every stated batch is whole in the roster and, unless `min` is 0, that every entry states one of at least
+/// `min` members.
+fn check_batches(entries: &[RosterEntry], min: u16) -> Result<Batches, Refusal> {
+    let batches = Batches::of(entries).map_err(|entry| Refusal::BatchNotWhole { entry })?;
+    let count = u16::try_from(entries.len()).unwrap_or(u16::MAX);
+    match batches.first_outside(count, min).filter(|_| min > 0) {
+        Some(entry) => Err(Refusal::NotInBatch { entry, min }),
+        None => Ok(batches),
     }
 }
 

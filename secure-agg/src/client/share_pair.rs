@@ -1,4 +1,4 @@
-//! The two shares that a holder has of a dealer, and their ciphertext.
+//! A holder's two shares of a dealer, and their ciphertext.
 
 use crate::crypto::aead::{self, PLAIN_BYTES};
 use crate::crypto::shamir::{SHARE_BYTES, Share};

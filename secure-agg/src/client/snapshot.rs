@@ -1,7 +1,7 @@
-//! Snapshots: a participant's state as bytes, secrets included, which it must make durable before it sends.
+//! Snapshots: a participant's state as bytes, secrets included. The participant must make it durable before it sends.
 //!
-//! Each part has a length prefix and the parts must match each other, so a truncated or mixed snapshot does not load.
-//! This is no protection against forgery: the caller seals snapshots, since they contain the keys of the session.
+//! Each part has a length prefix and the parts must match each other, so a truncated or mixed snapshot does not load. This does not protect
+//! against forgery: the caller seals snapshots, since they contain the keys of the session.
 
 use thiserror::Error;
 use tls_codec::{DeserializeBytes, Serialize};
@@ -11,6 +11,8 @@ use crate::codec::Message;
 use crate::secret::Secret;
 
 const FORMAT: u8 = 1;
+/// The session has batches: they follow its facts.
+pub(super) const WITH_BATCHES: u8 = 2;
 
 // Numbers of the states.
 pub(super) const SHARE_KEYS: u8 = 1;
@@ -29,6 +31,11 @@ impl Snapshot {
     pub fn expose(&self) -> &[u8] {
         &self.0
     }
+
+    /// A state with these parts.
+    pub(crate) fn of_parts(state: u8, parts: &[&[u8]]) -> Self {
+        parts.iter().fold(Writer::new(state), |writer, part| writer.part(part)).finish()
+    }
 }
 
 /// The bytes are not a snapshot of this version.
@@ -43,6 +50,14 @@ impl Writer {
         let mut bytes = Zeroizing::new(Vec::with_capacity(1024));
         bytes.extend([FORMAT, state]);
         Self(bytes)
+    }
+
+    /// Marks the state as one of a session with batches.
+    pub(super) fn with_batches(mut self) -> Self {
+        if let Some(format) = self.0.first_mut() {
+            *format = WITH_BATCHES;
+        }
+        self
     }
 
     pub(crate) fn part(mut self, bytes: &[u8]) -> Self {
@@ -76,22 +91,27 @@ impl Writer {
     }
 }
 
-pub(crate) struct Reader<'a>(&'a [u8]);
+pub(crate) struct Reader<'a> {
+    rest: &'a [u8],
+    pub(super) has_batches: bool,
+}
 
 impl<'a> Reader<'a> {
     /// The state's number and a reader of its parts.
     pub(crate) fn new(bytes: &'a [u8]) -> Result<(u8, Self), BadSnapshot> {
         match bytes {
-            [FORMAT, state, parts @ ..] => Ok((*state, Self(parts))),
+            [format @ (FORMAT | WITH_BATCHES), state, rest @ ..] => {
+                Ok((*state, Self { rest, has_batches: *format == WITH_BATCHES }))
+            }
             _ => Err(BadSnapshot),
         }
     }
 
     pub(crate) fn part(&mut self) -> Result<&'a [u8], BadSnapshot> {
-        let (len, rest) = self.0.split_first_chunk::<4>().ok_or(BadSnapshot)?;
+        let (len, rest) = self.rest.split_first_chunk::<4>().ok_or(BadSnapshot)?;
         let len = usize::try_from(u32::from_be_bytes(*len)).map_err(|_| BadSnapshot)?;
         let (part, rest) = rest.split_at_checked(len).ok_or(BadSnapshot)?;
-        self.0 = rest;
+        self.rest = rest;
         Ok(part)
     }
 
@@ -109,6 +129,6 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn end(self) -> Result<(), BadSnapshot> {
-        if self.0.is_empty() { Ok(()) } else { Err(BadSnapshot) }
+        if self.rest.is_empty() { Ok(()) } else { Err(BadSnapshot) }
     }
 }

@@ -4,7 +4,7 @@ use super::snapshot::Snapshot;
 
 /// The result of a state transition.
 pub struct Transition<N, M> {
-    /// The state that waits for the next message.
+    /// The next state.
     pub next: N,
     /// The new state as bytes: make it durable before anything is sent.
     pub persist: Snapshot,

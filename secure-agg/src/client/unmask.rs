@@ -22,7 +22,7 @@ pub struct Unmask {
     pub(super) sent: Consistency,
 }
 
-/// The participant has revealed its shares. Asked again, it sends the same bytes.
+/// The participant has revealed its shares. It answers a repeated request with the same bytes.
 pub struct Answered {
     pub(super) round: RoundId,
     pub(super) sent: Unmasking,

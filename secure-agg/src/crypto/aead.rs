@@ -1,4 +1,4 @@
-//! ChaCha20-Poly1305 (RFC 8439 §2.8) under keys that seal exactly one message, hence with the zero nonce.
+//! ChaCha20-Poly1305 (RFC 8439 §2.8) under keys for exactly one message, hence with the zero nonce.
 
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use thiserror::Error;
@@ -7,7 +7,7 @@ use zeroize::Zeroize;
 use crate::participants::Index;
 use crate::secret::Secret;
 
-/// Length of the two shares that a dealer sends to a holder, in bytes.
+/// Length of a dealer's two shares for a holder, in bytes.
 pub(crate) const PLAIN_BYTES: usize = 64;
 /// Length of a sealed pair of shares, in bytes: plaintext and tag.
 pub(crate) const SEALED_BYTES: usize = PLAIN_BYTES + 16;
@@ -38,7 +38,7 @@ pub(crate) fn seal(key: &Secret<[u8; 32]>, aad: &[u8], plain: &Secret<[u8; PLAIN
     sealed
 }
 
-/// Opens what [`seal`] made.
+/// Opens the output of [`seal`].
 pub(crate) fn open(
     key: &Secret<[u8; 32]>,
     aad: &[u8],

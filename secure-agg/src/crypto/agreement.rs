@@ -1,7 +1,7 @@
 //! X25519 (RFC 7748) with static keys, since a mask key must be secret-shared and `ring` cannot export one.
 //!
-//! Public keys must be in canonical encoding (top bit clear, below 2^255 - 19), so "no key appears twice" compares
-//! bytes, and points of small order are rejected: their shared secret is zero, which everybody knows.
+//! Public keys must be in canonical encoding (top bit clear, below 2^255 - 19), so comparing bytes detects repeated keys, and points of
+//! small order are rejected: their shared secret is the public value zero.
 
 use thiserror::Error;
 use x25519_dalek::{PublicKey as Point, StaticSecret};
@@ -61,8 +61,8 @@ impl AgreementKey {
     }
 }
 
-/// Checks that a key may appear in a roster: canonical, and not one of the five points of small order (RFC 7748 §6.1).
-/// Cheaper than an agreement, which checks again.
+/// Checks that a key may appear in a roster: canonical, and not one of the five points of small order (RFC 7748 §6.1). Cheaper than an
+/// agreement; agreements check again.
 pub(crate) fn check(key: &PublicKey) -> Result<(), BadPublicKey> {
     check_encoding(key)?;
     if SMALL_ORDER.contains(key) { Err(BadPublicKey::SmallOrder) } else { Ok(()) }

@@ -1,4 +1,4 @@
-//! GF(2^61 - 1): the field that secrets are shared over. No branch and no address depends on a value.
+//! GF(2^61 - 1): the field for secret sharing. Branches and addresses are independent of values.
 
 use zeroize::Zeroize;
 
@@ -13,7 +13,7 @@ impl Element {
     pub(crate) const ZERO: Self = Self(0);
     pub(crate) const ONE: Self = Self(1);
 
-    /// The element `value`; `None` if it is not below the prime. Each element has one encoding.
+    /// The element `value`; `None` unless it is below the prime. Each element has one encoding.
     pub(crate) const fn canonical(value: u64) -> Option<Self> {
         if value < PRIME { Some(Self(value)) } else { None }
     }
@@ -27,7 +27,7 @@ impl Element {
         self.0
     }
 
-    /// A uniform element: 61 random bits, drawn again in the one of 2^61 cases that is not an element.
+    /// A uniform element: 61 random bits, drawn again in the one of 2^61 cases outside the field.
     pub(crate) fn random(rng: &mut dyn crate::CryptoRng) -> Self {
         loop {
             if let Some(element) = Self::canonical(rng.next_u64() >> 3) {

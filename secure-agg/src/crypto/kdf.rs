@@ -1,7 +1,7 @@
 //! HKDF-SHA-256 (RFC 5869) and every key the protocol derives with it (specification §3, "Derivations").
 //!
-//! `seed` and `shared` never appear in a derived key's label; `sid` is the salt of everything that belongs to a
-//! session, so participants that were shown different models, rosters or configurations derive unrelated keys.
+//! `seed` and `shared` never appear in a derived key's label; `sid` is the salt of everything that belongs to a session, so participants
+//! with different models, rosters or configurations derive unrelated keys.
 
 use ring::hkdf::{HKDF_SHA256, KeyType, Salt};
 
@@ -37,20 +37,20 @@ pub(crate) fn mask_scalar(seed_s: &Seed) -> Secret<[u8; 32]> {
     hkdf(&[], seed_s.expose(), &[PROTOCOL, b"/x25519-mask\0"])
 }
 
-/// `K_uv`: the mask that `a` and `b` share. Symmetric in the two.
+/// `K_uv`: the shared mask of `a` and `b`. Symmetric in the two.
 pub(crate) fn pair_mask(sid: &Digest, shared: &Secret<[u8; 32]>, a: Index, b: Index) -> MaskSeed {
     let (low, high) = (u32::from(a.min(b)), u32::from(a.max(b)));
     let info: [&[u8]; 4] = [PROTOCOL, b"/pair-mask\0", &low.to_be_bytes(), &high.to_be_bytes()];
     into_mask_seed(&hkdf(sid, shared.expose(), &info))
 }
 
-/// `K_u`: the mask that `u` puts on its own input.
+/// `K_u`: the mask of `u` on its own input.
 pub(crate) fn self_mask(sid: &Digest, seed_b: &Seed, u: Index) -> MaskSeed {
     let info: [&[u8]; 3] = [PROTOCOL, b"/self-mask\0", &u32::from(u).to_be_bytes()];
     into_mask_seed(&hkdf(sid, seed_b.expose(), &info))
 }
 
-/// `E_u→v`: seals the shares that `dealer` sends to `holder`. Directional, used once.
+/// `E_u→v`: seals the shares from `dealer` to `holder`. Directional, used once.
 pub(crate) fn share_key(sid: &Digest, shared: &Secret<[u8; 32]>, dealer: Index, holder: Index) -> Secret<[u8; 32]> {
     let (dealer, holder) = (u32::from(dealer).to_be_bytes(), u32::from(holder).to_be_bytes());
     hkdf(sid, shared.expose(), &[PROTOCOL, b"/share-enc\0", &dealer, &holder])

@@ -1,15 +1,14 @@
-//! The polynomial of degree below t through m points of which up to floor((m - t)/2) are wrong.
+//! The polynomial of degree below t through m points, up to floor((m - t)/2) of them wrong.
 //!
-//! This is the key equation of Berlekamp and Welch (1986), solved as Gao (2003) does: interpolate all points, then run
-//! Euclid's algorithm against the product of the x - x_i until the degrees say that error locator and numerator are
-//! found. O(m^2) field operations, so a cohort of a thousand takes milliseconds. It runs only on secrets that the
-//! transcript already reveals, so it need not be constant-time.
+//! This is the key equation of Berlekamp and Welch (1986), solved as Gao (2003) does: interpolate all points, then run Euclid's algorithm
+//! against the product of the x - x_i until the degrees say that error locator and numerator are found. O(m^2) field operations, so a
+//! cohort of a thousand takes milliseconds. It runs only on secrets already revealed by the transcript, so it need not be constant-time.
 
 use zeroize::Zeroize as _;
 
 use super::field::Element;
 
-/// A polynomial, constant term first, no leading zeros; the zero polynomial is empty.
+/// A polynomial, constant term first, without leading zeros; the zero polynomial is empty.
 type Polynomial = Vec<Element>;
 
 /// The evaluation points, with everything that depends on them alone.
@@ -35,7 +34,7 @@ impl Points {
         Self { at: at.to_vec(), vanishing, weights: (0..at.len()).map(weight).collect() }
     }
 
-    /// The polynomial of degree below `threshold` that agrees with all but floor((m - threshold)/2) of the values.
+    /// The polynomial of degree below `threshold` agreeing with all but floor((m - threshold)/2) of the values.
     pub(crate) fn decode(&self, values: &[Element], threshold: usize) -> Option<Polynomial> {
         let points = self.at.len();
         if values.len() != points || points < threshold {

@@ -1,8 +1,8 @@
 //! Shamir's secret sharing [Shamir 1979] of 30-byte seeds over GF(2^61 - 1).
 //!
-//! A seed is four limbs of 60 bits, little-endian; each limb is the constant term of its own random polynomial of degree
-//! t - 1, evaluated at the holders' indices 1..=n. Any t shares give the seed, t - 1 say nothing about it: for every seed
-//! there is exactly one polynomial that agrees with them.
+//! A seed is four limbs of 60 bits, little-endian; each limb is the constant term of its own random polynomial of degree t - 1, evaluated
+//! at the holders' indices 1..=n. Any t shares give the seed, t - 1 shares reveal nothing about it: for every seed, exactly one polynomial
+//! agrees with them.
 
 use zeroize::{Zeroize, Zeroizing};
 
@@ -22,7 +22,7 @@ const LIMB_BITS: usize = 60;
 /// A secret-shared seed, of a mask key or of a self mask.
 pub(crate) type Seed = Secret<[u8; SEED_BYTES]>;
 
-/// One holder's share of one seed. No `Debug`; erased when dropped.
+/// One holder's share of one seed. Without `Debug`; erased when dropped.
 pub(crate) struct Share([Element; LIMBS]);
 
 impl Share {
@@ -92,8 +92,7 @@ impl Basis {
         Self(holders.iter().map(|own| weight(*own)).collect())
     }
 
-    /// The seed that these shares, in the order of the holders, interpolate; `None` if the result is not a seed, which
-    /// means that a share is wrong.
+    /// The seed that these shares, in the order of the holders, interpolate; `None` if the result is not a seed, so a share is wrong.
     pub(crate) fn restore<'a>(&self, shares: impl IntoIterator<Item = &'a Share>) -> Option<Seed> {
         let mut limbs = Zeroizing::new([Element::ZERO; LIMBS]);
         for (weight, share) in self.0.iter().zip(shares) {
@@ -112,8 +111,8 @@ pub(crate) struct Corrected {
     pub(crate) disagreeing: Vec<Index>,
 }
 
-/// Restores a seed from m shares of which up to floor((m - t)/2) are wrong, and names the wrong ones [Berlekamp and
-/// Welch 1986]. `None` if more are wrong. Check the result against the seed's commitment.
+/// Restores a seed from m shares, up to floor((m - t)/2) of them wrong, and names the wrong ones [Berlekamp and Welch 1986]. `None` if more
+/// are wrong. Check the result against the seed's commitment.
 pub(crate) fn correct(holders: &[Index], shares: &[&Share], threshold: u16) -> Option<Corrected> {
     let at: Vec<Element> = holders.iter().map(|index| Element::small((*index).into())).collect();
     let points = reed_solomon::Points::new(&at);

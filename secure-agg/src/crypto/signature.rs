@@ -6,7 +6,7 @@ use thiserror::Error;
 /// A detached Ed25519 signature.
 pub type Signature = [u8; 64];
 
-/// An Ed25519 public key that a certificate binds to a participant.
+/// An Ed25519 public key bound to a participant by a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct IdentityKey(pub [u8; 32]);
 
@@ -48,7 +48,7 @@ pub trait Signer {
 #[error("the signing key could not be used")]
 pub struct SignerFault;
 
-/// A [`Signer`] whose key is in memory.
+/// A [`Signer`] with its key in memory.
 pub struct MemorySigner(Ed25519KeyPair);
 
 impl MemorySigner {

@@ -1,4 +1,4 @@
-//! The combination of primitives of a session, identified by a number that the configuration digest covers.
+//! The combination of primitives of a session, identified by a number in the configuration digest.
 
 /// The wire version: the prefix of every derivation and every signed text.
 pub const PROTOCOL: &[u8] = b"fl-secagg/1";

@@ -1,4 +1,4 @@
-//! SHA-256 over unambiguously encoded fields: `enc(x) = u32be(len) || x`, so no two lists of fields hash alike.
+//! SHA-256 over unambiguously encoded fields: `enc(x) = u32be(len) || x`, so different lists of fields have different digests.
 
 use ring::digest::{Context, SHA256};
 

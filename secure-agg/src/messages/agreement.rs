@@ -1,4 +1,4 @@
-//! R3 and R4: signatures on the set of survivors, and the shares that open the sum.
+//! R3 and R4: signatures on the set of survivors, and the shares for opening the sum.
 
 use tls_codec::{TlsDeserializeBytes, TlsSerialize, TlsSize, TlsVecU16, TlsVecU32};
 
@@ -10,7 +10,7 @@ use crate::crypto::signature::Signature;
 use crate::crypto::suite::PROTOCOL;
 use crate::participants::{Index, IndexSet};
 
-/// R3: the sender confirms these dealers and survivors, and will never sign others in this session.
+/// R3: the sender confirms these dealers and survivors, and signs only these in this session.
 #[derive(Debug, Clone, PartialEq, Eq, TlsSize, TlsSerialize, TlsDeserializeBytes)]
 pub struct Consistency {
     pub sid: Sid,
@@ -33,7 +33,7 @@ pub fn consistency_text(sid: &Sid, dealers: &IndexSet, survivors: &IndexSet) -> 
     [PROTOCOL, b"u3", sid, &dealers.digest(), &survivors.digest()].concat()
 }
 
-/// R4, to everybody: the signatures of all who confirmed the survivors.
+/// R4, to all participants: the signatures of all participants that confirmed the survivors.
 #[derive(Debug, Clone, PartialEq, Eq, TlsSize, TlsSerialize, TlsDeserializeBytes)]
 pub struct Agreement {
     pub sid: Sid,
@@ -57,7 +57,7 @@ impl Message for Agreement {
     }
 }
 
-/// R4: the sender's shares that open the sum: *one* share per dealer, never both.
+/// R4: the sender's shares for opening the sum: *one* share per dealer, never both.
 pub type Unmasking = Signed<UnmaskingBody>;
 
 /// The signed part of an [`Unmasking`].
@@ -65,8 +65,8 @@ pub type Unmasking = Signed<UnmaskingBody>;
 pub struct UnmaskingBody {
     pub sid: Sid,
     pub sender: Index,
-    /// One share per dealer in U2, ascending by position: of the self-mask seed if the dealer survived, otherwise of
-    /// the mask seed. There is no tag that could lie: the agreed survivors determine the kind.
+    /// One share per dealer in U2, ascending by position: of the self-mask seed if the dealer survived, otherwise of the mask seed. The
+    /// agreed survivors determine the kind; the message has no field for it.
     pub shares: TlsVecU16<[u8; SHARE_BYTES]>,
 }
 

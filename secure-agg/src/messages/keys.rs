@@ -1,8 +1,8 @@
 //! R0 and R1: the keys of the participants, and the roster that fixes the session.
 
-use tls_codec::{TlsByteVecU8, TlsByteVecU16, TlsDeserializeBytes, TlsSerialize, TlsSize, TlsVecU32};
+use tls_codec::{TlsByteVecU16, TlsDeserializeBytes, TlsSerialize, TlsSize, TlsVecU32};
 
-use super::session::{COHORT, MAX_CERTIFICATE_BYTES, MAX_CLIENT_ID_BYTES, MAX_TASK_ID_BYTES, RoundId, Sid};
+use super::session::{COHORT, ClientId, MAX_CERTIFICATE_BYTES, MAX_CLIENT_ID_BYTES, MAX_TASK_ID_BYTES, RoundId, Sid};
 use super::signed::{Body, Signed};
 use crate::codec::{DecodeError, Message, bound};
 use crate::crypto::agreement::PublicKey;
@@ -18,13 +18,13 @@ pub type Advertise = Signed<AdvertiseBody>;
 pub struct AdvertiseBody {
     /// The attempt the keys are for.
     pub round: RoundId,
-    /// The participant, 1 to [`MAX_CLIENT_ID_BYTES`] opaque bytes.
-    pub client_id: TlsByteVecU8,
+    /// The participant, 1 to [`MAX_CLIENT_ID_BYTES`] opaque bytes, with its stated batch.
+    pub client_id: ClientId,
     /// The certificate of its signing key, up to [`MAX_CERTIFICATE_BYTES`] opaque bytes.
     pub certificate: TlsByteVecU16,
-    /// Public key that agrees the keys for sealing shares.
+    /// Public key for agreeing the keys that seal shares.
     pub c_pk: PublicKey,
-    /// Public key that agrees the pairwise masks; its private half is secret-shared among the cohort.
+    /// Public key for agreeing the pairwise masks; its private half is secret-shared among the cohort.
     pub s_pk: PublicKey,
     /// Commitment to the seed of the self mask.
     pub b_commit: Digest,
@@ -34,11 +34,11 @@ impl Body for AdvertiseBody {
     const PHASE: &'static str = "advertise";
     const KIND: u8 = 1;
     const MAX_BYTES: usize =
-        2 + (1 + MAX_TASK_ID_BYTES + 12) + (1 + MAX_CLIENT_ID_BYTES) + (2 + MAX_CERTIFICATE_BYTES) + 3 * 32 + 64;
+        2 + (1 + MAX_TASK_ID_BYTES + 12) + (1 + MAX_CLIENT_ID_BYTES + 32) + (2 + MAX_CERTIFICATE_BYTES) + 3 * 32 + 64;
 
     fn check(&self) -> Result<(), DecodeError> {
         self.round.check()?;
-        bound((1..=MAX_CLIENT_ID_BYTES).contains(&self.client_id.len()), "client_id")?;
+        self.client_id.check()?;
         bound(self.certificate.len() <= MAX_CERTIFICATE_BYTES, "certificate")
     }
 
@@ -50,11 +50,11 @@ impl Body for AdvertiseBody {
     }
 }
 
-/// R1, identical for everybody: the participants. Cacheable; nothing in it is secret.
+/// R1, identical for all members: the participants. Cacheable and public.
 #[derive(Debug, Clone, PartialEq, Eq, TlsSize, TlsSerialize, TlsDeserializeBytes)]
 pub struct Roster {
     pub round: RoundId,
-    /// Digest of the model that this round trains from.
+    /// Digest of the round's base model.
     pub model_hash: Digest,
     /// The session settings of the task.
     pub config: SessionConfig,
@@ -68,10 +68,10 @@ pub struct Roster {
     pub entries: TlsVecU32<RosterEntry>,
 }
 
-/// One participant's [`Advertise`] without the round, which is the roster's.
+/// One participant's [`Advertise`] without the round, given by the roster.
 #[derive(Debug, Clone, PartialEq, Eq, TlsSize, TlsSerialize, TlsDeserializeBytes)]
 pub struct RosterEntry {
-    pub client_id: TlsByteVecU8,
+    pub client_id: ClientId,
     pub certificate: TlsByteVecU16,
     pub c_pk: PublicKey,
     pub s_pk: PublicKey,
@@ -103,13 +103,14 @@ impl Message for Roster {
         self.round.check()?;
         bound(self.entries.len() <= COHORT, "entries")?;
         self.entries.iter().try_for_each(|entry| {
-            bound((1..=MAX_CLIENT_ID_BYTES).contains(&entry.client_id.len()), "client_id")?;
+            entry.client_id.check()?;
             bound(entry.certificate.len() <= MAX_CERTIFICATE_BYTES, "certificate")
         })
     }
 }
 
-/// The roster's digest (specification §3, "Derivations"), including the signing keys that the certificates bind.
+/// The roster's digest (specification §3, "Derivations"), including the signing keys that the certificates bind. It covers
+/// stated batches through the entries' signatures.
 pub(crate) fn roster_root(entries: &[RosterEntry], identities: &[IdentityKey]) -> Digest {
     let count = u32::try_from(entries.len()).unwrap_or(u32::MAX);
     let start = Transcript::labelled("roster").u32(count);

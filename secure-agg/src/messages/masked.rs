@@ -23,8 +23,8 @@ pub struct MaskedInputBody {
     pub digest: Digest,
     /// H(U2), as announced to the sender: the dealers whose masks may be on the input.
     pub dealers: Digest,
-    /// The sender's drawn out-neighbours: those whose masks protect it. Signed again here, so that other participants
-    /// can verify that enough of them remain, see [`Survivors::inputs`].
+    /// The sender's drawn out-neighbours, which protect it by their masks. Signed again here, so other participants can verify that enough
+    /// of them remain, see [`Survivors::inputs`].
     pub out: IndexSet,
 }
 
@@ -43,18 +43,17 @@ impl Body for MaskedInputBody {
 }
 in_session!(MaskedInputBody);
 
-/// R3, to everybody: the participants whose inputs are in the sum.
+/// R3, to all participants: those whose inputs are in the sum.
 #[derive(Debug, Clone, PartialEq, Eq, TlsSize, TlsSerialize, TlsDeserializeBytes)]
 pub struct Survivors {
     pub sid: Sid,
     pub survivors: IndexSet,
-    /// The data that each survivor signed with its input, ascending by position; empty if the mask graph is complete. A
-    /// survivor's self mask is opened whether or not it is asked about U3, so those who open it must verify that its
-    /// neighbours remain.
+    /// The data that each survivor signed with its input, ascending by position; empty if the mask graph is complete. A survivor's self
+    /// mask is opened with or without its own signature on U3, so the participants that open it must verify that its neighbours remain.
     pub inputs: TlsVecU32<SurvivorInput>,
 }
 
-/// The fields of a survivor's [`MaskedInput`] that do not follow from the session.
+/// The fields of a survivor's [`MaskedInput`] not given by the session.
 #[derive(Debug, Clone, PartialEq, Eq, TlsSize, TlsSerialize, TlsDeserializeBytes)]
 pub struct SurvivorInput {
     pub digest: Digest,

@@ -54,7 +54,7 @@ pub struct Delivery {
     pub recipient: Index,
     /// U2: the participants whose shares arrived.
     pub dealers: IndexSet,
-    /// The members of U2 whose out list names the recipient.
+    /// The members of U2 with an out list that names the recipient.
     pub incoming: IndexSet,
     /// One per other member of U2, ascending by position.
     pub sealed: TlsVecU32<SealedShares>,
@@ -69,18 +69,18 @@ impl Message for Delivery {
     }
 }
 
-/// R2, instead of a masked input: the ciphertext that a dealer signed does not open. Includes its single-use key as
-/// proof. The sender has verified the dealer's signature, so this never opens a share of an honest dealer.
+/// R2, instead of a masked input: a ciphertext signed by its dealer does not open. Includes its single-use key as proof. The sender has
+/// verified the dealer's signature, so this never opens a share of an honest dealer.
 pub type Complaint = Signed<ComplaintBody>;
 
 /// The signed part of a [`Complaint`].
 #[derive(Clone, PartialEq, Eq, TlsSize, TlsSerialize, TlsDeserializeBytes)]
 pub struct ComplaintBody {
     pub sid: Sid,
-    /// The complaining participant; it has sent no masked input in this session and never will.
+    /// The complaining participant; it has sent no masked input in this session and will not send one.
     pub sender: Index,
     pub accused: Index,
-    /// E_accused→sender, which seals exactly one ciphertext.
+    /// E_accused→sender, the key of exactly one ciphertext.
     pub key: [u8; 32],
 }
 

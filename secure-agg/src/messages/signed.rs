@@ -9,7 +9,7 @@ use crate::crypto::suite::PROTOCOL;
 use crate::crypto::transcript::sha256;
 use crate::participants::Index;
 
-/// The part of a message that its sender signs.
+/// The signed part of a message.
 pub trait Body: Serialize + DeserializeBytes {
     /// Name of the phase in the signed text.
     const PHASE: &'static str;
@@ -22,7 +22,7 @@ pub trait Body: Serialize + DeserializeBytes {
     /// [`DecodeError::Bounds`] naming the field.
     fn check(&self) -> Result<(), DecodeError>;
 
-    /// What the signature binds the body to: the session id or, for keys that precede a session, the round.
+    /// The signature's binding: the session id or, for keys that precede a session, the round.
     fn binding(&self) -> Vec<u8>;
 
     /// `P || phase || binding || SHA-256(body)`.
@@ -86,7 +86,7 @@ impl<B: Body> Message for Signed<B> {
     }
 }
 
-/// A body that names a session and its sender.
+/// A body naming a session and its sender.
 pub trait InSession: Body {
     fn sid(&self) -> &Sid;
     fn sender(&self) -> Index;

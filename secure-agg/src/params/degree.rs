@@ -1,22 +1,20 @@
-//! The degree of the mask graph that participants draw themselves (specification §2.3).
+//! The degree of the mask graph drawn by the participants (specification §2.3).
 //!
-//! Two requirements on (k_m, t_m), with X hypergeometric: *liveness*, that no honest participant loses more than k_m - t_m of
-//! its drawn neighbours to dropouts except with probability 2^-20; and *isolation*, that whatever dropouts a server claims,
-//! no honest participant ends in a component with fewer than a quarter of the cohort except with probability 2^-41.
-//! The smallest even k_m that satisfies both wins.
+//! Two requirements on (k_m, t_m), with X hypergeometric: *liveness*: every honest participant loses at most k_m - t_m of its drawn
+//! neighbours to dropouts, except with probability 2^-20; and *isolation*: for any dropouts claimed by a server, every honest participant
+//! is in a component with at least a quarter of the cohort, except with probability 2^-41. The smallest even k_m satisfying both is used.
 //!
-//! Coordinator and participants must agree on the result, so only additions, multiplications and divisions of `f64` are
-//! used: IEEE 754 fixes them bit for bit on every platform, which it does not do for logarithms and powers.
+//! Coordinator and participants must agree on the result, so only additions, multiplications and divisions of `f64` are used: IEEE 754
+//! fixes them bit for bit on every platform, unlike logarithms and powers.
 
 /// Liveness may fail with probability 2^-20.
 const LIVENESS: f64 = 1.0 / 1_048_576.0;
 /// Isolation may happen with probability 2^-41.
 const ISOLATION: f64 = 1.0 / 2_199_023_255_552.0;
 
-/// (k_m, t_m) for `n` participants of which `corrupt` collude and `dropouts` may leave; `None` if no sparse graph
-/// works.
+/// (k_m, t_m) for `n` participants with `corrupt` colluders and up to `dropouts` dropouts; `None` if every sparse graph fails.
 pub(super) fn sparse(n: u16, corrupt: u16, dropouts: u16) -> Option<(u16, u16)> {
-    // Seen from an honest participant that stays; n - dropouts - 1 others stay.
+    // From the view of an honest participant that stays; n - dropouts - 1 others stay.
     let staying = n.checked_sub(dropouts + 1)?;
     (2..n - 1).step_by(2).find_map(|degree| {
         let needed = most_needed(n, staying, degree)?;

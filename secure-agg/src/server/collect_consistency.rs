@@ -1,4 +1,4 @@
-//! R3: opens nothing unless at least t participants have confirmed the same set of survivors.
+//! R3: requires at least t confirmations of the same set of survivors before anything is opened.
 
 use tls_codec::TlsVecU32;
 

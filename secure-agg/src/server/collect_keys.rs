@@ -22,11 +22,11 @@ pub struct CollectKeys {
     pub(super) config: SessionConfig,
 }
 
-/// An advertisement and the signing key that its certificate binds.
+/// An advertisement with the signing key bound by its certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Enrolled {
     pub advertise: Advertise,
-    /// The key that verified the signature.
+    /// The verified signing key.
     pub identity: IdentityKey,
 }
 
@@ -34,7 +34,7 @@ impl CollectKeys {
     /// Opens an attempt.
     ///
     /// # Errors
-    /// [`InvalidConfig`] with the largest value that would work, if any.
+    /// [`InvalidConfig`] with the largest valid value, if any.
     pub fn new(round: RoundId, model_hash: Digest, config: SessionConfig) -> Result<Self, InvalidConfig> {
         config.validate()?;
         Ok(Self { round, model_hash, config })

@@ -1,7 +1,7 @@
 //! R2: delivers the dealt shares, then collects masked inputs, or complaints about shares that do not open.
 //!
-//! Only the length and digest of an input arrive here. A participant counts once its upload is complete and has that
-//! digest; the caller of `admit` has checked both against the bytes.
+//! Only the length and digest of an input arrive here. A participant is included once its upload is complete and has that digest; the
+//! caller of `admit` has checked both against the bytes.
 
 use super::collect_consistency::CollectConsistency;
 use super::facts::ServerFacts;
@@ -21,7 +21,7 @@ use crate::upload;
 pub struct CollectMasked {
     pub(super) facts: ServerFacts,
     pub(super) dealers: IndexSet,
-    /// The out lists by position; `None` for participants that dealt no shares.
+    /// The out lists by position; `None` for participants without dealt shares.
     pub(super) outs: Vec<Option<IndexSet>>,
 }
 
@@ -45,7 +45,7 @@ impl CollectMasked {
     /// Length of a masked input of this session, in bytes.
     ///
     /// # Errors
-    /// [`InvalidConfig`] if a modulus is not supported, which an open session rules out.
+    /// [`InvalidConfig`] if a modulus is not supported; an open session rules this out.
     pub fn input_bytes(&self) -> Result<u64, InvalidConfig> {
         upload::body_bytes(&self.facts.roster.config)
     }
@@ -91,13 +91,12 @@ impl CollectMasked {
         Ok(Admitted(input))
     }
 
-    /// Decides a complaint, given the shares it is about: the session ends, and either the dealer or the complainant is
-    /// blamed. A participant whose ciphertext does not open asks for the dealer's signed shares first. Every member of
-    /// the roster may see these, since each ciphertext opens for its holder alone.
+    /// Decides a complaint, given the shares it is about: the session ends, and either the dealer or the complainant is blamed. A
+    /// participant whose ciphertext does not open requests the dealer's signed shares first. Every member of the roster may see these,
+    /// since only its holder can open a ciphertext.
     ///
-    /// A ciphertext that opens under the revealed key proves that the complaint is false. If it does not open, either
-    /// the dealer is at fault or the key is wrong; the dealer is blamed, and `reporter` is named too so that the next
-    /// attempt can keep both apart.
+    /// A ciphertext that opens under the revealed key proves that the complaint is false. If it does not open, either the dealer is at
+    /// fault or the key is wrong; the dealer is blamed, and `reporter` is named too so that the next attempt can keep both apart.
     ///
     /// # Errors
     /// [`MessageRejection`] if the complaint itself is not admissible.
@@ -114,13 +113,16 @@ impl CollectMasked {
         Ok(Abort::Complaint { reporter, accused, blamed: if opens { reporter } else { accused } })
     }
 
-    /// Fixes U3, the survivors, whose inputs are in the sum.
+    /// Fixes U3, the survivors, whose inputs are in the sum: the members of whole batches, and senders without a batch.
     ///
     /// # Errors
     /// [`Abort::TooFew`] below the threshold or the privacy mechanism's minimum, [`Abort::Isolated`] if a survivor has
     /// lost too many neighbours.
     pub fn close(self, admitted: Vec<Admitted<MaskedInput>>) -> Result<CollectConsistency, Abort> {
-        let inputs = first_of_each(admitted);
+        let mut inputs = first_of_each(admitted);
+        let senders = IndexSet::of(self.facts.params.participants(), inputs.keys().copied());
+        let whole = self.facts.batches.whole(&senders);
+        inputs.retain(|sender, _| whole.contains(*sender));
         let params = &self.facts.params;
         let survivors = quorum(PhaseName::Mask, params.min_survivors(), params.participants(), &inputs)?;
         let mut shown = Vec::new();

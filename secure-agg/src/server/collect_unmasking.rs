@@ -1,5 +1,4 @@
-//! R4: collects one share per dealer from each participant that confirmed. t of them open the masks that remain in the
-//! sum, and nothing else.
+//! R4: collects one share per dealer from each participant that confirmed. t of them open exactly the masks remaining in the sum.
 
 use super::facts::ServerFacts;
 use super::reconstruct::{self, MaskedSum, Responders, ShareFault};
@@ -23,8 +22,8 @@ pub struct CollectUnmasking {
     pub(super) agreement: Agreement,
 }
 
-/// The result of a session: the survivors, and the masks to remove from the sum. The masks open the sum of exactly
-/// these survivors and no single input. Store them only with the masked sum, and no longer.
+/// The result of a session: the survivors, and the masks to remove from the sum. The masks open only the sum of exactly these survivors.
+/// Store them only together with the masked sum.
 pub struct Unmasked {
     survivors: IndexSet,
     helpers: IndexSet,
@@ -51,7 +50,7 @@ impl CollectUnmasking {
         &self.agreement
     }
 
-    /// U4: the participants that signed.
+    /// U4: the signers.
     #[must_use]
     pub const fn signers(&self) -> &IndexSet {
         &self.signers
@@ -75,7 +74,7 @@ impl CollectUnmasking {
         Ok(Admitted(unmasking))
     }
 
-    /// Opens the masks that remain in the sum.
+    /// Opens the masks remaining in the sum.
     ///
     /// # Errors
     /// [`Abort::TooFew`] below the threshold, [`Abort::InconsistentShares`] if a dealer's shares cannot be corrected.
@@ -105,17 +104,16 @@ impl Unmasked {
         &self.helpers
     }
 
-    /// Shares that had to be corrected.
+    /// Corrected shares.
     #[must_use]
     pub fn faults(&self) -> &[ShareFault] {
         &self.faults
     }
 
-    /// The masks to remove from the sum of the survivors' vectors on `plane`; empty for planes that the session does
-    /// not have.
+    /// The masks to remove from the sum of the survivors' vectors on `plane`; empty for planes outside the session.
     ///
     /// # Errors
-    /// [`MaskError::TooLong`], which an open session rules out.
+    /// [`MaskError::TooLong`]; an open session rules this out.
     pub fn plan(&self, plane: Plane) -> Result<MaskPlan, MaskError> {
         let shape = match plane {
             Plane::Model => self.model,

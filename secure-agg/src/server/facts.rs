@@ -1,5 +1,6 @@
-//! The data shared by every phase after the first: the roster, the members' signing keys, and what follows from them.
+//! The data shared by every phase after the first: the roster, the members' signing keys, and the derived values.
 
+use crate::batch::Batches;
 use crate::crypto::signature::IdentityKey;
 use crate::messages::{InSession, Roster, Sid, Signed, roster_root, session_id};
 use crate::params::{InvalidConfig, Params};
@@ -12,6 +13,8 @@ pub(crate) struct ServerFacts {
     pub(crate) identities: Vec<IdentityKey>,
     pub(crate) params: Params,
     pub(crate) sid: Sid,
+    /// The fixed batches in the roster.
+    pub(crate) batches: Batches,
 }
 
 impl ServerFacts {
@@ -21,9 +24,10 @@ impl ServerFacts {
         let params = roster.config.params(count)?;
         (roster.threshold, roster.out_degree, roster.min_out) =
             (params.threshold(), params.out_degree(), params.min_out());
+        let batches = Batches::of(roster.entries.as_slice()).map_err(|entry| InvalidConfig::Batch { entry })?;
         let root = roster_root(roster.entries.as_slice(), &identities);
         let sid = session_id(&roster.round, &roster.model_hash, &roster.config.digest(&params), &root);
-        Ok(Self { roster, identities, params, sid })
+        Ok(Self { roster, identities, params, sid, batches })
     }
 
     pub(crate) fn identity(&self, index: Index) -> Option<&IdentityKey> {

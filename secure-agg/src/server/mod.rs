@@ -1,12 +1,10 @@
-//! The coordinator's side. Each phase has two operations: `admit` checks one message, changes nothing and may run on
-//! several replicas at once; `close` runs once, when everybody has answered or time is up, and yields the next phase or
-//! [`Abort`].
+//! The coordinator's side. Each phase has two operations: `admit` checks one message, changes nothing and may run on several replicas at
+//! once; `close` runs once, after all answers or at the deadline, and yields the next phase or [`Abort`].
 //!
-//! [`CollectKeys`] → [`CollectShares`] → [`CollectMasked`] → [`CollectConsistency`] → [`CollectUnmasking`] →
-//! [`Unmasked`]. A phase is public data: [`Phase::encode`] stores it, [`Phase::restore`] restores it on any replica.
-//! Admitted messages are the caller's to store; per sender and phase the first admitted one counts, see
-//! [`Admitted::repeated_by`]. Masked vectors are handled elsewhere: the coordinator checks each upload against its
-//! signed digest and sums there.
+//! [`CollectKeys`] → [`CollectShares`] → [`CollectMasked`] → [`CollectConsistency`] → [`CollectUnmasking`] → [`Unmasked`]. A phase is
+//! public data: [`Phase::encode`] stores it, [`Phase::restore`] restores it on any replica. The caller stores admitted messages; per sender
+//! and phase only the first admitted one is used, see [`Admitted::repeated_by`]. Masked vectors are handled elsewhere: the coordinator
+//! checks each upload against its signed digest and sums there.
 
 mod collect_consistency;
 mod collect_keys;
@@ -22,7 +20,6 @@ pub use collect_keys::{CollectKeys, Enrolled};
 pub use collect_masked::CollectMasked;
 pub use collect_shares::CollectShares;
 pub use collect_unmasking::{CollectUnmasking, Unmasked};
-pub(crate) use facts::ServerFacts;
 pub use phase::{BadPhase, Phase};
 pub use reconstruct::ShareFault;
 
@@ -32,7 +29,7 @@ use crate::messages::{Consistency, InSession, Signed};
 use crate::participants::{Index, IndexSet};
 use crate::rejection::{Abort, MessageRejection, PhaseName};
 
-/// A message that `admit` accepted. Only such messages can close a phase.
+/// A message accepted by `admit`. Only such messages can close a phase.
 #[derive(Debug, Clone)]
 pub struct Admitted<M>(M);
 

@@ -19,7 +19,7 @@ pub enum Phase {
     CollectMasked(CollectMasked),
     /// Collects signatures on the survivors.
     CollectConsistency(CollectConsistency),
-    /// Collects shares that open the sum.
+    /// Collects the shares for opening the sum.
     CollectUnmasking(CollectUnmasking),
 }
 

@@ -1,9 +1,8 @@
 //! Reconstructs masks from shares: interpolates, compares with the dealer's commitment, and corrects errors.
 //!
-//! The same t responders open every seed, so their Lagrange coefficients are computed once. A seed that does not match
-//! its commitment is decoded from all responders, and the t responders with the fewest faults so far open the next one.
-//! So a lying holder soon costs nothing more, and a dealer that dealt bad shares cannot exclude all honest holders.
-//! Colluders cost at most one decoding per dealer, 33 ms at n = 1000.
+//! The same t responders open every seed, so their Lagrange coefficients are computed once. A seed that does not match its commitment is
+//! decoded from all responders, and the t responders with the fewest faults so far open the next one. So a lying holder is soon avoided,
+//! and a dealer of bad shares cannot exclude all honest holders. Colluders cost at most one decoding per dealer, 33 ms at n = 1000.
 
 use std::collections::BTreeMap;
 
@@ -19,13 +18,13 @@ use crate::messages::{RosterEntry, Unmasking};
 use crate::participants::{Index, IndexSet};
 use crate::rejection::Abort;
 
-/// A holder's share that is not on its dealer's polynomial. One of the two is at fault: likely a holder that disagrees
-/// with many dealers, or a dealer that disagrees with many holders.
+/// A holder's share that is not on its dealer's polynomial. One of the two is at fault: likely a holder in conflict with many dealers, or a
+/// dealer in conflict with many holders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ShareFault {
-    /// Who dealt the share.
+    /// The participant that dealt the share.
     pub dealer: Index,
-    /// The participant that revealed it.
+    /// The revealing participant.
     pub holder: Index,
 }
 
@@ -34,13 +33,13 @@ pub(super) struct MaskedSum<'a> {
     pub(super) facts: &'a ServerFacts,
     /// U2.
     pub(super) dealers: &'a IndexSet,
-    /// The drawn out-neighbours of each participant, by position; `None` for those that dealt no shares.
+    /// The drawn out-neighbours of each participant, by position; `None` without dealt shares.
     pub(super) outs: &'a [Option<IndexSet>],
     /// U3.
     pub(super) survivors: &'a IndexSet,
 }
 
-/// The participants that revealed shares, and those of them that open the next seed.
+/// The participants with revealed shares, and the subset opening the next seed.
 pub(super) struct Responders<'a> {
     threshold: u16,
     all: Vec<(Index, &'a Unmasking)>,
@@ -97,7 +96,7 @@ impl<'a> Responders<'a> {
 /// `X = Σ_{U3} y − Σ_{v∈U3} PRG(K_v) − Σ_{v∈U2\U3} Σ_{u∈N(v)∩U3} sgn(u,v)·PRG(K_uv)`, with sgn = +1 where u < v.
 pub(super) fn masks(sum: &MaskedSum<'_>, responders: &mut Responders<'_>) -> Result<Vec<(MaskSeed, Sign)>, Abort> {
     let sid = &sum.facts.sid;
-    // Allocated once: a vector that grows leaves keys behind in the memory it frees.
+    // Allocated once: a growing vector leaves keys behind in the memory that it frees.
     let dropped = sum.dealers.difference(sum.survivors);
     let pairs: usize = dropped.iter().map(|dealer| usize::from(neighbours_in_sum(sum, dealer).len())).sum();
     let mut masks = Vec::with_capacity(usize::from(sum.survivors.len()) + pairs);

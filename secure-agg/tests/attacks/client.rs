@@ -1,4 +1,4 @@
-//! The adversarial client: every row of the specification's list, and what else a dishonest participant could try.
+//! The adversarial client: every row of the specification's list, and further attempts of a dishonest participant.
 
 use crate::support::{
     Dealt, Member, World, advertised, agreed, answered, cohort, config, delivery, masked, open_round, parts, plain_sum,
@@ -13,11 +13,11 @@ use secure_agg::params::SessionConfig;
 use secure_agg::rejection::{Abort, MessageRejection, PhaseName, Refusal};
 use secure_agg::server::{Admitted, CollectUnmasking, ShareFault};
 
-use crate::five;
+use crate::attacks::five;
 use secure_agg::{BadPublicKey, IndexSet, Signer as _};
 use tls_codec::Serialize as _;
 
-/// A session of `n` at the point where shares are collected; 2 of the inputs are lost, so both kinds of seed are opened.
+/// A session of `n` in the phase that collects shares; 2 of the inputs are lost, so both kinds of seed are opened.
 fn at_unmasking(
     n: u16,
     seed: u64,
@@ -40,7 +40,7 @@ fn spoiled(unmasking: &Unmasking, member: &Member) -> Unmasking {
 
 #[test]
 fn bad_shares() {
-    // n = 12, t = 7, 10 responders: one liar is corrected and named, whoever it is, and the sum is exact.
+    // n = 12, t = 7, 10 responders: any single liar is corrected and named, and the sum is exact.
     for liar in [3u16, 7, 12] {
         let (world, mut members, phase, uploads) = at_unmasking(12, 30);
         let answers: Vec<Admitted<Unmasking>> = answered(&phase, &mut members)
@@ -56,14 +56,14 @@ fn bad_shares() {
         let sums = unmasked_sum(&world.config, &unmasked, &uploads);
         assert_eq!(sums, plain_sum(&world.config, &members, 3..=12));
         let named: Vec<u16> = unmasked.faults().iter().map(|fault: &ShareFault| fault.holder).collect();
-        // A liar beyond the first t is not even read.
+        // Shares beyond the first t are not read.
         assert!(named.iter().all(|holder| *holder == liar) && named.is_empty() == (liar == 12), "{named:?}");
     }
 }
 
 #[test]
 fn more_bad_shares_than_can_be_corrected() {
-    // Two liars among 10 with t = 7 are beyond floor(3/2): no sum, rather than a wrong one.
+    // Two liars among 10 with t = 7 exceed floor(3/2): the session ends without a sum.
     let (_, mut members, phase, _) = at_unmasking(12, 31);
     let answers: Vec<Admitted<Unmasking>> = answered(&phase, &mut members)
         .into_iter()
@@ -96,7 +96,7 @@ fn shares_in_no_canonical_form_or_of_the_wrong_number() {
     assert_eq!(phase.admit(unsigned).err(), Some(MessageRejection::Signature));
 }
 
-/// A cohort whose member 1 deals another seed than it committed to; `survives` says whether its input counts.
+/// A cohort with a member 1 whose dealt seed differs from its commitment; `survives` decides whether its input is included.
 fn with_another_seed(part: usize, survives: bool, seed: u64) -> Option<Abort> {
     let (mut world, mut members) = five(seed);
     let phase = advertised(&mut world, &mut members);
@@ -138,7 +138,7 @@ fn short_y() {
         let refused = phase.admit(resigned(body, &members[0].signer)).err();
         assert_eq!(refused, Some(MessageRejection::InputBytes { expected, got }));
     }
-    // Whoever signs one digest and uploads another body is found out by the digest.
+    // A participant that signs one digest and uploads another body is detected by the digest.
     let mut other = upload.body.clone();
     other[0] ^= 1;
     assert_ne!(secure_agg::upload::digest(&other), upload.message.body.digest);
@@ -159,7 +159,7 @@ fn oversized_and_truncated_messages() {
     let huge = DecodeError::TooLong { limit, got: limit + 1 };
     assert_eq!(ShareKeys::decode(&vec![1; limit + 1]).err(), Some(huge));
     assert!(matches!(Unmasking::decode(&shares).err(), Some(DecodeError::Header { .. })));
-    // A length prefix that promises 4 GiB costs nothing.
+    // A length prefix that claims 4 GiB causes no allocation.
     let mut promise = shares;
     promise[36..40].copy_from_slice(&u32::MAX.to_be_bytes());
     assert_eq!(ShareKeys::decode(&promise).err(), Some(DecodeError::Malformed));
@@ -168,7 +168,7 @@ fn oversized_and_truncated_messages() {
 
 #[test]
 fn nan_or_inf_update_and_weight_above_w_q() {
-    // Floats end in the quantizer; what could come of a bad one is a word out of bounds, and that is never masked.
+    // Floats end in the quantizer. A bad float can only cause a word out of bounds, and masking rejects those.
     let (mut world, mut members) = five(37);
     let (phase, dealt) = shared(&mut world, &mut members);
     let bound = u32::try_from(world.config.model.input_bound).unwrap();
@@ -197,7 +197,7 @@ fn equivocating_out_list() {
     let phase = advertised(&mut world, &mut members);
     let shares = members[0].share(&mut world, phase.roster()).unwrap();
     let first = phase.admit(shares.clone()).unwrap();
-    // Another list under a good signature: the first one stands.
+    // Another list with a valid signature is rejected: the first one is binding.
     let mut other = shares.body.clone();
     let (taken, free) = (other.out.iter().next().unwrap(), (2..=130).find(|i| !other.out.contains(*i)).unwrap());
     other.out.remove(taken);
@@ -262,7 +262,7 @@ fn bad_ciphertext_from_a_dealer() {
         let shares = member.share(&mut world, phase.roster()).unwrap();
         dealt.insert(shares.body.sender, shares);
     }
-    // Dealer 2 spoils what it seals for 4, and signs that.
+    // Dealer 2 spoils the ciphertext for 4, and signs it.
     let mut body = dealt[&2].body.clone();
     let mut ciphertexts = body.sealed.as_slice().to_vec();
     ciphertexts[2][10] ^= 1;
@@ -275,7 +275,7 @@ fn bad_ciphertext_from_a_dealer() {
     let complaint = members[3].complain(&delivery(&phase, &dealt, 4), &dealt[&2]).unwrap();
     let judged = phase.judge(&wire(&complaint), &dealt[&2]).unwrap();
     assert_eq!(judged, Abort::Complaint { reporter: 4, accused: 2, blamed: 2 });
-    // Having complained, it sends nothing else in this session, restarted or not.
+    // After a complaint the participant sends nothing else in this session, even after a restart.
     members[3].restore();
     assert!(!members[3].client.as_ref().unwrap().has_sent_input());
     assert_eq!(members[3].client.as_ref().unwrap().resend(), complaint.encode());
@@ -286,13 +286,13 @@ fn bad_ciphertext_from_a_dealer() {
 fn false_complaint() {
     let (mut world, mut members) = five(40);
     let (phase, dealt) = shared(&mut world, &mut members);
-    // The true key of 2 → 1, out of the liar's own snapshot: the ciphertext opens, so the liar is blamed.
+    // The true key of 2 → 1, from the liar's own snapshot: the ciphertext opens, so the liar is blamed.
     let key: [u8; 32] = parts(&members[0].snapshot)[3][..32].try_into().unwrap();
     let body = ComplaintBody { sid: *phase.sid(), sender: 1, accused: 2, key };
     let complaint: Complaint = resigned(body.clone(), &members[0].signer);
     let judged = phase.judge(&complaint, &dealt[&2]).unwrap();
     assert_eq!(judged, Abort::Complaint { reporter: 1, accused: 2, blamed: 1 });
-    // About somebody that dealt nothing to it, with a bad signature, or about itself: refused.
+    // Rejected: accusing a participant that dealt nothing to the sender, a bad signature, accusing itself.
     assert_eq!(phase.judge(&complaint, &dealt[&3]).err(), Some(MessageRejection::Accused { accused: 2 }));
     let mut unsigned = complaint;
     unsigned.signature[0] ^= 1;
@@ -313,7 +313,7 @@ fn keys_that_are_not_its_own() {
     other.client_id = members[1].id.clone().into();
     let refused = phase.admit(resigned(other, &members[0].signer), &world.registry).err();
     assert_eq!(refused, Some(MessageRejection::Certificate));
-    // Two participants with one key end the session before anybody is shown the roster.
+    // Two participants with one key end the session before the roster is published.
     let second = members[1].advertise(&mut world);
     let mut copied = members[2].advertise(&mut world).body;
     copied.c_pk = second.body.c_pk;
@@ -324,7 +324,8 @@ fn keys_that_are_not_its_own() {
 
 #[test]
 fn one_key_for_two_purposes() {
-    // Every participant would refuse the roster, so one such advertisement must not get as far as the close that ends it for all.
+    // Every participant would reject the roster, so such an advertisement must be rejected before the close that would end the session for
+    // all.
     let (mut world, mut members) = five(44);
     let phase = open_round(&world);
     let honest = members[0].advertise(&mut world).body;
@@ -343,8 +344,8 @@ fn one_key_for_two_purposes() {
 
 #[test]
 fn another_s_signing_key_as_its_own() {
-    // Signing keys are known from earlier rosters, so anybody can advertise one as an agreement key. The one who did is named as the
-    // one to leave out, wherever it stands in the roster: nobody gets another thrown out by this.
+    // Signing keys are known from earlier rosters, so any participant can advertise one as an agreement key. The abort names that
+    // participant, wherever it stands in the roster, so the attack cannot exclude the key's owner.
     let (mut world, mut members) = cohort(8, config(8, 1), 46);
     let phase = open_round(&world);
     let adverts: Vec<_> = members.iter_mut().map(|member| member.advertise(&mut world)).collect();
@@ -397,7 +398,7 @@ fn a_tampered_snapshot_is_not_a_state() {
     assert!(Client::restore(&[9, 1]).is_err() && Client::restore(&[1, 9]).is_err());
 }
 
-/// Parts that do not belong together are no state either, whatever bytes they are: no later step has to wonder.
+/// A snapshot with mismatched parts is rejected at restore, for any bytes, so later steps need no such checks.
 #[test]
 fn a_snapshot_of_parts_that_contradict_each_other_is_not_a_state() {
     let (mut world, mut members) = five(45);

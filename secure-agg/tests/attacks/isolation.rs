@@ -1,7 +1,7 @@
-//! A server that wants one survivor masked by too few, or asked for nothing, so that its input can be opened.
+//! A server that tries to have one survivor masked by too few participants, or without its own signature, to open its input.
 
+use crate::attacks::{five, told};
 use crate::support::{Member, World, cohort, config, delivery, sealed, shared};
-use crate::{five, told};
 use secure_agg::IndexSet;
 use secure_agg::messages::{Delivery, MaskedInput, SurvivorInput, Survivors};
 use secure_agg::params::SessionConfig;
@@ -16,7 +16,7 @@ fn drop_the_victims_mask_neighbours() {
     let out = dealt[&1].body.out.clone();
     assert_eq!(out.len(), params.out_degree());
 
-    // All but t_m - 1 of the neighbours that participant 1 drew "never dealt"; far more than t dealers are left.
+    // All but t_m - 1 of the neighbours drawn by participant 1 "never dealt"; far more than t dealers remain.
     let gone = usize::from(out.len() - params.min_out() + 1);
     let dropped = IndexSet::of(130, out.iter().take(gone));
     let left = IndexSet::full(130).difference(&dropped);
@@ -85,7 +85,7 @@ fn sparse(seed: u64) -> (World, Vec<Member>) {
     cohort(130, SessionConfig { max_dropout: 150_000, min_cohort: 130, ..config(130, 1) }, seed)
 }
 
-/// What a server that closed no phase would announce.
+/// The announcement of a server that closed no phase.
 fn announced(sid: [u8; 32], survivors: &IndexSet, inputs: &std::collections::BTreeMap<u16, MaskedInput>) -> Survivors {
     let inputs = survivors.iter().map(|index| SurvivorInput::of(&inputs[&index])).collect::<Vec<_>>().into();
     Survivors { sid, survivors: survivors.clone(), inputs }
@@ -93,8 +93,8 @@ fn announced(sid: [u8; 32], survivors: &IndexSet, inputs: &std::collections::BTr
 
 #[test]
 fn isolate_a_survivor_that_is_never_asked_to_sign() {
-    // t signatures open the sum, so the server need not ask its victim whether *its* neighbours are still there. It calls all but
-    // t_m - 1 of them dropped: the masks of these it may take off the victim's input. The others keep plenty of their own.
+    // t signatures open the sum, so the server need not ask its victim to confirm that *its* neighbours remain. It reports all but t_m - 1
+    // of them as dropouts, so it may remove their masks from the victim's input. The other participants keep enough of their own.
     let (mut world, mut members) = sparse(26);
     let params = world.config.params(130).unwrap();
     let (phase, dealt) = shared(&mut world, &mut members);
@@ -107,7 +107,7 @@ fn isolate_a_survivor_that_is_never_asked_to_sign() {
         .map(|(index, member)| (index, member.upload(&delivery(&phase, &dealt, index)).message))
         .collect();
     let claim = announced(*phase.sid(), &survivors, &inputs);
-    // The victim's signed list tells the others; the server cannot show another, leave it away, or reorder.
+    // The others check the victim's signed list; the server cannot replace, omit or reorder it.
     let few = Refusal::TooFew {
         what: "drawn neighbours of another survivor",
         needed: params.min_out(),
@@ -121,7 +121,7 @@ fn isolate_a_survivor_that_is_never_asked_to_sign() {
     none.inputs = Vec::new().into();
     shown.rotate_left(1);
     let rotated = Survivors { inputs: shown.into(), ..claim.clone() };
-    // Those whose own lists would let them go on.
+    // Participants whose own lists would let them continue.
     let content = |index: u16| dealt[&index].body.out.intersection(&survivors).len() >= params.min_out();
     let asked: Vec<u16> = survivors.iter().skip(1).filter(|index| content(*index)).collect();
     assert!(
@@ -139,15 +139,15 @@ fn isolate_a_survivor_that_is_never_asked_to_sign() {
         assert!(matches!(says(&none), Some(Refusal::Inconsistent { .. })));
         assert!(says(&rotated).is_some());
     }
-    // An honest coordinator ends such a session, naming who is isolated, before anybody is asked to sign in vain.
+    // An honest coordinator ends such a session and names the isolated participant, before any request to sign.
     let admitted = survivors.iter().map(|index| phase.admit(inputs[&index].clone()).unwrap()).collect();
     assert!(matches!(phase.close(admitted), Err(Abort::Isolated { .. })));
 }
 
 #[test]
 fn isolate_a_survivor_that_was_shown_other_dealers() {
-    // The victim masks with those it was told have dealt. Were these all dropped later, its own list would look well enough to the
-    // others; but it signed for which dealers it masked.
+    // The victim masks with the dealers announced to it. If these were all dropped later, its own list would look sufficient to the others;
+    // but it signed the set of dealers for which it masked.
     let (mut world, mut members) = sparse(27);
     let params = world.config.params(130).unwrap();
     let (phase, dealt) = shared(&mut world, &mut members);

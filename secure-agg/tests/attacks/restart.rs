@@ -1,4 +1,4 @@
-//! Either side killed anywhere: what was said is said again word for word, and nothing else ever is.
+//! Either side is killed at any point: it repeats its messages byte for byte and sends nothing else.
 
 use crate::support::{Dealt, Member, Sent, World, advertised, answered, delivery, masked, open_round, unmasked_sum};
 use secure_agg::client::Client;
@@ -7,9 +7,9 @@ use secure_agg::messages::ShareKeys;
 use secure_agg::rejection::Refusal;
 use secure_agg::server::{Admitted, Enrolled, Phase, Unmasked};
 
-use crate::five;
+use crate::attacks::five;
 
-/// Kills the participant before it stored its answer, and after: the same answer either time.
+/// Kills the participant before and after it stored its answer: the answer is the same.
 fn twice<T: PartialEq + std::fmt::Debug>(member: &mut Member, answer: impl Fn(&mut Member) -> T) -> T {
     let before = member.snapshot.clone();
     let first = answer(member);
@@ -27,7 +27,7 @@ fn a_participant_killed_anywhere_answers_as_it_would_have_and_never_differently(
     let phase = advertised(&mut world, &mut members);
     let mut dealt = Dealt::new();
     for member in &mut members {
-        // Dealing draws anew; what was drawn but never stored was never sent, and what was stored is what is sent.
+        // Dealing draws anew: an unstored draw was never sent, and a stored one is resent.
         let shares = member.share(&mut world, phase.roster()).unwrap();
         member.restore();
         assert_eq!(member.client.as_ref().unwrap().resend(), shares.encode());
@@ -68,7 +68,7 @@ fn a_participant_killed_anywhere_answers_as_it_would_have_and_never_differently(
     }
 }
 
-/// Closes a stored phase with stored messages, as whoever takes over does when it cannot know whether the first did.
+/// Closes a stored phase with stored messages twice, as a replica that takes over after an unknown outcome.
 fn closed_twice<T: PartialEq + std::fmt::Debug>(phase: &[u8], close: impl Fn(Phase) -> T) -> T {
     let close = || close(Phase::restore(phase).unwrap());
     let first = close();
@@ -76,7 +76,7 @@ fn closed_twice<T: PartialEq + std::fmt::Debug>(phase: &[u8], close: impl Fn(Pha
     first
 }
 
-/// The stored bytes of everybody's answers.
+/// The stored bytes of all answers.
 fn stored<M>(messages: impl IntoIterator<Item = M>) -> impl Fn() -> Vec<Admitted<M>>
 where
     M: Clone,
@@ -135,7 +135,7 @@ fn dealt(world: &mut World, members: &mut [Member], phase: &[u8]) -> Dealt {
 
 #[test]
 fn a_challenge_that_was_forgotten_is_no_complaint() {
-    // Killed after a share did not open: nothing was said, so an honest delivery is answered and no key was ever told.
+    // Killed after a share did not open: nothing was sent, so the participant answers an honest delivery without revealing a key.
     let (mut world, mut members) = five(62);
     let (phase, dealt) = crate::support::shared(&mut world, &mut members);
     let mut bent = delivery(&phase, &dealt, 1);

@@ -1,20 +1,20 @@
-//! Rosters that an adversarial server bent: members, keys, certificates and parameters.
+//! Rosters altered by an adversarial server: members, keys, certificates and parameters.
 
-use crate::five;
+use crate::attacks::five;
 use crate::support::{FLOORS, MODEL_HASH, World, advertised, cohort, config, open_round, resigned, rng};
 use secure_agg::BadPublicKey;
 use secure_agg::messages::{Advertise, Roster, RosterEntry, RoundId};
 use secure_agg::params::{InvalidConfig, Policy, SessionConfig, VectorShape};
 use secure_agg::rejection::{MessageRejection, Refusal};
 
-/// Shows every member-0 variant of a roster and returns what it says.
+/// Shows member 0 a changed roster and returns its refusal.
 fn shown(change: impl Fn(&mut Vec<RosterEntry>, &World)) -> Option<Refusal> {
     let (mut world, mut members) = five(5);
     let phase = advertised(&mut world, &mut members);
     let mut roster = phase.roster().clone();
     let mut entries = roster.entries.as_slice().to_vec();
     change(&mut entries, &world);
-    // Parameters follow the number of entries, so that only the change itself can be the reason.
+    // Parameters are recomputed for the number of entries, so only the change itself can cause the refusal.
     let params = world.config.params(u16::try_from(entries.len()).unwrap().min(5)).unwrap();
     (roster.threshold, roster.out_degree, roster.min_out) = (params.threshold(), params.out_degree(), params.min_out());
     roster.entries = entries.into();
@@ -43,7 +43,7 @@ fn roster_out_of_order() {
 
 #[test]
 fn roster_with_substituted_keys() {
-    // Mine: word for word or not at all. Another's: its signature no longer holds.
+    // The participant's own entry must be byte for byte the same; in another's entry, the signature becomes invalid.
     let refused = shown(|entries, _| entries[0].c_pk[0] ^= 1);
     assert_eq!(refused, Some(Refusal::OwnEntry));
     let refused = shown(|entries, _| entries[0].signature[0] ^= 1);
@@ -101,7 +101,7 @@ fn weaker_t_k_m_t_m() {
 
 #[test]
 fn weaker_n_min_gamma_n_dp_and_b() {
-    // After the participant accepted the task, no other configuration is taken.
+    // After accepting the task, the participant rejects any other configuration.
     let changes: [fn(&mut SessionConfig); 6] = [
         |config| config.min_cohort = 4,
         |config| config.max_corrupt = 0,
@@ -118,14 +118,15 @@ fn weaker_n_min_gamma_n_dp_and_b() {
         let refused = members[0].share(&mut world, &roster).err();
         assert_eq!(refused, Some(Refusal::Different { what: "configuration" }));
     }
-    // Before, a task below its own floors is not entered, nor one whose sum could wrap.
+    // Before, it rejects a task below its own minimums, and one whose sum could wrap.
     let (world, members) = five(8);
     for (policy, limit, offered, floor) in [
         (Policy { min_cohort: 4, ..FLOORS }, "min_cohort", 3, 4),
         (Policy { min_tolerated_corrupt: 100_001, ..FLOORS }, "max_corrupt", 100_000, 100_001),
-        // A tenth of three is nobody.
+        // A tenth of three rounds down to zero.
         (Policy { min_tolerated_colluders: 1, ..FLOORS }, "tolerated_colluders", 0, 1),
-        (Policy { min_included: 1, ..FLOORS }, "min_included", 0, 1),
+        // More than half of three are two, each of which would learn the other's input.
+        (Policy { min_included: 3, ..FLOORS }, "min_included", 2, 3),
     ] {
         assert_eq!(policy.accept(&world.config), Err(Refusal::BelowPolicy { limit, offered, floor }));
         let setup = secure_agg::client::Setup { policy, ..members[0].setup(&world) };
@@ -145,7 +146,7 @@ fn tiny_n() {
     roster.entries = roster.entries.as_slice()[..3].to_vec().into();
     let refused = members[0].share(&mut world, &roster).err();
     assert_eq!(refused, Some(Refusal::TooFew { what: "participants", needed: 4, got: 3 }));
-    // And a task that would allow two is no task.
+    // A task that allows two is invalid.
     let pair = SessionConfig { min_cohort: 2, ..config(5, 1) };
     assert!(matches!(FLOORS.accept(&pair), Err(Refusal::Config(InvalidConfig::Cohort { .. }))));
 }
@@ -159,10 +160,10 @@ fn all_zero_x25519_point() {
         let body = &mut adverts[4].body;
         *(if field == "c_pk" { &mut body.c_pk } else { &mut body.s_pk }) = [0; 32];
         adverts[4] = resigned(adverts[4].body.clone(), &members[4].signer);
-        // The server refuses it from a client …
+        // The server rejects it from a client …
         let refused = phase.admit(adverts[4].clone(), &world.registry).err();
         assert_eq!(refused, Some(MessageRejection::PublicKey(BadPublicKey::SmallOrder)));
-        // … and a client from a server that let it pass.
+        // … and a client rejects it from a server that admitted it.
         let entries = adverts.iter().map(RosterEntry::of).collect::<Vec<_>>();
         let params = world.config.params(5).unwrap();
         let roster = Roster {

@@ -1,9 +1,9 @@
-//! The adversarial server: every row of the specification's list, and what else a dishonest coordinator could try.
+//! The adversarial server: every row of the specification's list, and further attempts of a dishonest coordinator.
 
+use crate::attacks::{agreement, announce, five, five_masked, signatures};
 use crate::support::{
     Dealt, MODEL_HASH, Member, Sent, advertised, config, delivery, open_round, resigned, sealed, shared,
 };
-use crate::{agreement, announce, five, five_masked, signatures};
 use secure_agg::client::Release;
 use secure_agg::codec::Message as _;
 use secure_agg::messages::{
@@ -16,7 +16,7 @@ use secure_agg::{IndexSet, Signer as _};
 
 #[test]
 fn victim_in_u3_and_in_u2_without_u3() {
-    // To get both seeds of participant 5 the server calls it a survivor to some and dropped to others.
+    // To get both seeds of participant 5, the server announces it as a survivor to some and as dropped to others.
     let (_, mut members, phase) = five_masked(1, &[]);
     let (with, without) = (announce(&phase, &[1, 2, 3, 4, 5]), announce(&phase, &[1, 2, 3, 4]));
     let mut signed: Vec<Consistency> = vec![members[0].check(&with).unwrap(), members[1].check(&with).unwrap()];
@@ -32,11 +32,11 @@ fn u3_shrunk_after_signatures() {
     let (_, mut members, phase) = five_masked(2, &[]);
     let all = announce(&phase, &[1, 2, 3, 4, 5]);
     let signed: Vec<Consistency> = members.iter_mut().map(|member| member.check(&all).unwrap()).collect();
-    // Signing again is impossible: the state that could is gone, in memory and in the snapshot.
+    // Signing again is impossible: the state for it is gone, in memory and in the snapshot.
     let fewer = announce(&phase, &[1, 2, 3]);
     members[0].restore();
     assert!(matches!(members[0].check(&fewer), Err(Refusal::OutOfOrder)));
-    // What they reveal opens the signed set, whatever set the server has in mind.
+    // The revealed shares open the signed set, independent of the server's intention.
     members[0].restore();
     let unmasking = members[0].unmask(&agreement(&phase, &signed)).unwrap();
     assert_eq!(unmasking.body.shares.len(), 5);
@@ -52,7 +52,7 @@ fn two_u3s() {
         let refused = members[member].unmask(&agreement(&phase, signed)).err();
         assert_eq!(refused, Some(Refusal::TooFew { what: "signatures", needed: 3, got: 2 }));
     }
-    // In no cohort can two sets both be signed by t, though every corrupt participant signs both.
+    // No cohort allows t signatures on each of two sets, even if every corrupt participant signs both.
     for n in 3..=200u16 {
         for gamma in [0, 100_000, 200_000, 330_000, 500_000] {
             let config = SessionConfig { max_corrupt: gamma, ..config(200, 1) };
@@ -97,22 +97,22 @@ fn forged_replayed_and_duplicated_signatures() {
 
 #[test]
 fn ciphertext_swap() {
-    // What 2 dealt to 3 is handed to 1 as 2's: it does not open, and 1 sends no input.
+    // The ciphertext from 2 for 3 is delivered to 1 as 2's: it does not open, and 1 sends no input.
     let (mut world, mut members) = five(11);
     let (phase, dealt) = shared(&mut world, &mut members);
     let swapped =
         phase.delivery(1, |dealer| if dealer == 2 { sealed(&dealt, 2, 3) } else { sealed(&dealt, dealer, 1) }).unwrap();
     let refused = members[0].complain(&swapped, &dealt[&2]).err();
     assert_eq!(refused, Some(Refusal::Inconsistent { what: "the delivered share" }));
-    // Nothing was said, so an honest delivery can still be answered.
+    // Nothing was sent, so an honest delivery can still be answered.
     members[0].restore();
     members[0].upload(&delivery(&phase, &dealt, 1));
 }
 
 #[test]
 fn complaints_extorted_by_bent_ciphertexts() {
-    // A revealed key opens the true ciphertext. If bending what the victim dealt made everybody reveal theirs, the server
-    // would hold both seeds of a victim that has sent its input. Nobody reveals one without the victim's signature.
+    // A revealed key opens the true ciphertext. If altering the victim's ciphertexts made all holders reveal their keys, the server would
+    // hold both seeds of a victim that has sent its input. Holders reveal keys only with the victim's signature.
     let (mut world, mut members) = five(24);
     let (phase, dealt) = shared(&mut world, &mut members);
     let victim = 5;
@@ -121,7 +121,7 @@ fn complaints_extorted_by_bent_ciphertexts() {
     let mut ciphertexts = bent.sealed.as_slice().to_vec();
     ciphertexts.iter_mut().for_each(|sealed| sealed[0] ^= 1);
     bent.sealed = ciphertexts.into();
-    // Evidence the server could show: the true message, the bent one with the old signature or its own, another dealer's.
+    // Possible evidence from the server: the true message, the altered one with the old or the server's own signature, another dealer's.
     let mut kept = dealt[&victim].clone();
     kept.body = bent.clone();
     let own = resigned(bent.clone(), &secure_agg::MemorySigner::from_seed(&[66; 32]).unwrap());
@@ -151,12 +151,12 @@ fn replay_from_an_old_sid() {
     let old_delivery = delivery(&old_phase, &old, 1);
     world.round = RoundId::new(b"task-1", 8, 0);
     let (phase, dealt) = shared(&mut world, &mut members);
-    // The old message as it was, and the old ciphertexts under the new session's name.
+    // The old message unchanged, and the old ciphertexts with the new session's id.
     assert!(matches!(members[0].mask(&old_delivery), Err(Refusal::WrongSession)));
     members[0].restore();
     let renamed = Delivery { sid: *phase.sid(), ..old_delivery };
     assert!(matches!(members[0].mask(&renamed), Ok(Sent::Challenge(_))));
-    // And towards the server.
+    // The server rejects it too.
     let next = members[1].upload(&delivery(&phase, &dealt, 2));
     assert_eq!(old_phase.admit(next.message).err(), Some(MessageRejection::WrongSession));
 }
@@ -181,7 +181,7 @@ fn different_model_to_half_the_clients() {
     }
     assert_ne!(dealt[&1].body.sid, dealt[&3].body.sid);
     assert_eq!(phase.admit(dealt[&1].clone()).err(), Some(MessageRejection::WrongSession));
-    // A server that goes on all the same: no share opens across the two halves, so nobody sends an input.
+    // A server that continues nevertheless: shares do not open across the two halves, so every participant withholds its input.
     let sealed: Vec<_> = [2, 3, 4, 5].iter().map(|dealer| sealed(&dealt, *dealer, 1).unwrap()).collect();
     let (dealers, incoming) = (IndexSet::full(5), IndexSet::of(5, 2..=5));
     let mixed = Delivery { sid: dealt[&1].body.sid, recipient: 1, dealers, incoming, sealed: sealed.into() };
@@ -198,7 +198,7 @@ fn second_unmask_after_restart() {
     assert!(matches!(members[0].unmask(&agreement(&phase, &signed[1..])), Err(Refusal::OutOfOrder)));
     members[0].restore();
     assert_eq!(members[0].client.as_ref().unwrap().resend(), first.encode(), "the same answer, byte for byte");
-    // Nothing that was not revealed is left in what it keeps.
+    // Unrevealed shares are erased from the snapshot.
     let kept = members[0].snapshot.len();
     assert!(kept < first.encode().len() + 64);
 }
@@ -213,12 +213,12 @@ fn retry_with_u3_without_w() {
         let setup = member.setup(&world);
         member.client.take().unwrap().retry(setup, release, &member.signer, &mut world.rng)
     };
-    // The update was sent: the same one never goes out again, whoever would be left out of the second sum.
+    // The update was sent: the same one is never sent again, regardless of the second sum's survivors.
     assert!(matches!(retry(&mut members[0], Release::SameUpdate), Err(Refusal::SecondRelease)));
     let step = retry(&mut members[0], Release::FreshNoisePaid).unwrap();
     assert_eq!(step.send.body.round.attempt, 1);
 
-    // Who has not sent an input yet may try again, but only forward, and only at its own round.
+    // A participant that has sent no input may retry, but only with a higher attempt of its own round.
     let (mut world, mut members) = five(19);
     shared(&mut world, &mut members);
     for (attempt, expected) in [(0, Some(Refusal::StaleAttempt { attempt: 0 })), (1, None)] {
@@ -237,7 +237,7 @@ fn retry_with_u3_without_w() {
 
 #[test]
 fn crash_restart_of_the_server_in_each_phase() {
-    // Between any two writes: the phase and the admitted messages come back as bytes, and close as if nothing happened.
+    // Between any two writes: the phase and the admitted messages are restored from bytes, and close as without the crash.
     let (mut world, mut members) = five(20);
     let (phase, dealt) = shared(&mut world, &mut members);
     let bytes = Phase::CollectMasked(phase).encode();
@@ -254,11 +254,11 @@ fn crash_restart_of_the_server_in_each_phase() {
         Phase::CollectConsistency(phase.close(admitted.collect()).unwrap()).encode()
     };
     assert_eq!(close(), close());
-    // A message that was admitted before the crash is admitted again, and recognised.
+    // A message admitted before the crash is admitted again and recognised.
     let again = MaskedInput::decode(&uploads[0]).unwrap();
     let admitted = restored().admit(again.clone()).unwrap();
     assert_eq!(admitted.repeated_by(&again), Ok(()));
-    // A phase that was cut short does not load.
+    // A truncated phase does not load.
     for len in 0..bytes.len() {
         assert!(Phase::restore(&bytes[..len]).is_err(), "{len} bytes");
     }

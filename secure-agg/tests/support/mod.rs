@@ -1,4 +1,4 @@
-//! A cohort in memory: participants whose every message goes through bytes, and whose every state may go through a snapshot.
+//! A cohort in memory: every message goes through bytes, and every state may go through a snapshot.
 #![allow(dead_code, reason = "each test file uses its own part of this module")]
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
@@ -35,7 +35,7 @@ pub(crate) fn wire<M: Message>(message: &M) -> M {
     M::decode(&message.encode()).unwrap()
 }
 
-/// A configuration for exactly `n` who advertise, tolerating as many dropouts as the threshold allows.
+/// A configuration for exactly `n` advertising participants, with the largest dropout fraction that the threshold allows.
 pub(crate) fn config(n: u16, model_words: u64) -> SessionConfig {
     let mut config = SessionConfig {
         suite: SUITE_CHACHA20,
@@ -54,7 +54,7 @@ pub(crate) fn config(n: u16, model_words: u64) -> SessionConfig {
     config
 }
 
-/// Certificates are `cert:` and the id; this knows whose key each binds.
+/// Certificates are `cert:` and the id; the registry maps each to its key.
 #[derive(Default)]
 pub(crate) struct Registry(pub(crate) BTreeMap<Vec<u8>, IdentityKey>);
 
@@ -79,6 +79,9 @@ pub(crate) struct Member {
     pub(crate) scalars: Vec<u32>,
     /// Whether the state goes through its snapshot after every step.
     pub(crate) restarts: bool,
+    /// The fixed batch that the member states, and the batch size that it requires of all members.
+    pub(crate) batch: Option<[u8; 32]>,
+    pub(crate) min_batch: u16,
 }
 
 pub(crate) enum Sent {
@@ -94,6 +97,7 @@ impl Member {
             certificate: certificate_of(&self.id),
             config: world.config.clone(),
             policy: FLOORS,
+            batch: self.batch,
         }
     }
 
@@ -103,8 +107,7 @@ impl Member {
         step.send
     }
 
-    /// Keeps the state and sends the message through bytes. Killed after the one and before the other, a participant sends the
-    /// same bytes.
+    /// Stores the state and sends the message through bytes. A participant killed in between sends the same bytes.
     fn say<N, M: Message>(&mut self, step: Transition<N, M>, state: fn(N) -> Client) -> M {
         let message = self.keep(step, state);
         if self.restarts {
@@ -133,7 +136,8 @@ impl Member {
         model: &[u8; 32],
     ) -> Result<ShareKeys, Refusal> {
         let state = self.client.take().ok_or(Refusal::OutOfOrder)?.waiting_for_roster()?;
-        let step = state.share_keys(&wire(roster), model, &world.registry, &self.signer, &mut world.rng)?;
+        let step =
+            state.share_keys(&wire(roster), model, self.min_batch, &world.registry, &self.signer, &mut world.rng)?;
         Ok(self.say(step, Client::MaskInput))
     }
 
@@ -175,7 +179,7 @@ impl Member {
     }
 }
 
-/// Everything outside the participants.
+/// All data outside the participants.
 pub(crate) struct World {
     pub(crate) registry: Registry,
     pub(crate) config: SessionConfig,
@@ -196,7 +200,17 @@ pub(crate) fn cohort(n: u16, config: SessionConfig, seed: u64) -> (World, Vec<Me
             registry.0.insert(id.clone(), signer.identity());
             let model = random_words(&config.model, &mut rng);
             let scalars = random_words(&config.scalars, &mut rng);
-            Member { id, signer, client: None, snapshot: Vec::new(), model, scalars, restarts: false }
+            Member {
+                id,
+                signer,
+                client: None,
+                snapshot: Vec::new(),
+                model,
+                scalars,
+                restarts: false,
+                batch: None,
+                min_batch: 0,
+            }
         })
         .collect();
     (World { registry, config, round: RoundId::new(b"task-1", 7, 0), rng }, members)
@@ -212,7 +226,7 @@ pub(crate) fn open_round(world: &World) -> CollectKeys {
     CollectKeys::new(world.round.clone(), MODEL_HASH, world.config.clone()).unwrap()
 }
 
-/// Everybody's keys, and the phase that collects shares.
+/// All keys, and the phase that collects shares.
 pub(crate) fn advertised(world: &mut World, members: &mut [Member]) -> CollectShares {
     let phase = open_round(world);
     let admitted: Vec<Admitted<Enrolled>> =
@@ -220,10 +234,10 @@ pub(crate) fn advertised(world: &mut World, members: &mut [Member]) -> CollectSh
     phase.close(admitted).unwrap()
 }
 
-/// What was dealt, by dealer.
+/// Dealt shares, by dealer.
 pub(crate) type Dealt = BTreeMap<Index, ShareKeys>;
 
-/// Everybody's shares, and the phase that collects inputs.
+/// All shares, and the phase that collects inputs.
 pub(crate) fn shared(world: &mut World, members: &mut [Member]) -> (CollectMasked, Dealt) {
     let phase = advertised(world, members);
     let mut dealt = Dealt::new();
@@ -243,7 +257,7 @@ pub(crate) fn delivery(phase: &CollectMasked, dealt: &Dealt, to: Index) -> Deliv
     phase.delivery(to, |dealer| sealed(dealt, dealer, to)).unwrap()
 }
 
-/// Uploads by sender, and the phase that collects signatures. `arrives` says whose input does.
+/// Uploads by sender, and the phase that collects signatures. `arrives` decides whose input arrives.
 pub(crate) fn masked(
     phase: CollectMasked,
     dealt: &Dealt,
@@ -259,7 +273,7 @@ pub(crate) fn masked(
     (phase.close(admitted).unwrap(), uploads)
 }
 
-/// Signatures of those who survived.
+/// Signatures of the survivors.
 pub(crate) fn agreed(phase: CollectConsistency, members: &mut [Member]) -> CollectUnmasking {
     let announcement = phase.announcement();
     let admitted = phase
@@ -270,7 +284,7 @@ pub(crate) fn agreed(phase: CollectConsistency, members: &mut [Member]) -> Colle
     phase.close(admitted).unwrap()
 }
 
-/// Shares of those who signed.
+/// Shares of the signers.
 pub(crate) fn answered(phase: &CollectUnmasking, members: &mut [Member]) -> Vec<Admitted<Unmasking>> {
     let agreement = phase.agreement();
     phase
@@ -304,7 +318,7 @@ pub(crate) fn unmasked_sum(
     sums
 }
 
-/// The sum of what the survivors put in.
+/// The plain sum of the survivors' inputs.
 pub(crate) fn plain_sum(
     config: &SessionConfig,
     members: &[Member],
@@ -326,10 +340,10 @@ pub(crate) fn resumed(phase: Phase) -> Phase {
     Phase::restore(&phase.encode()).unwrap()
 }
 
-/// Where a participant falls silent: 0 sends no keys, 1 no shares, 2 no input, 3 no signature, 4 no answer, 5 never.
+/// The phase at which a participant stops: 0 sends no keys, 1 no shares, 2 no input, 3 no signature, 4 no answer, 5 never.
 pub(crate) type DropsAt = u8;
 
-/// How a whole session goes.
+/// The course of a whole session.
 #[derive(Debug, Clone)]
 pub(crate) struct Course {
     pub(crate) drops: Vec<DropsAt>,
@@ -338,13 +352,13 @@ pub(crate) struct Course {
     pub(crate) shuffles: bool,
 }
 
-/// What the coordinator saw, for those who want to know what it could have learnt.
+/// The coordinator's view, for secrecy checks.
 #[derive(Default)]
 pub(crate) struct Seen {
     pub(crate) participants: u16,
     pub(crate) threshold: u16,
     pub(crate) corrupt: u16,
-    /// Both shares of every dealer, by holder: what nobody but the holder has when the survivors are announced.
+    /// Both shares of every dealer, by holder: only the holder has them when the survivors are announced.
     pub(crate) held: BTreeMap<Index, Vec<[[u8; 32]; 2]>>,
     pub(crate) dealers: Option<secure_agg::IndexSet>,
     pub(crate) survivors: Option<secure_agg::IndexSet>,
@@ -365,7 +379,7 @@ fn order<M: Clone>(course: &Course, rng: &mut ChaCha20Rng, mut admitted: Vec<Adm
     admitted
 }
 
-/// Runs a session to its end. Members that refuse to go on count as dropped; which of them took part is by their drops.
+/// Runs a session to its end. Members that refuse to continue are treated as dropped; the participating members follow from their drops.
 pub(crate) fn run(
     world: &mut World,
     members: &mut [Member],
@@ -406,7 +420,7 @@ pub(crate) fn run(
     Ok((unmasked, sums))
 }
 
-/// Which member stands at which position of the roster.
+/// The member at each position of the roster.
 type Places = BTreeMap<Index, usize>;
 
 /// R0 and R1.
@@ -481,15 +495,15 @@ pub(crate) fn parts(snapshot: &[u8]) -> Vec<&[u8]> {
     parts
 }
 
-/// Both shares of every dealer, out of the snapshot of a participant that has sent its input: of the mask seed, of the
-/// self-mask seed.
+/// Both shares of every dealer, from the snapshot of a participant that has sent its input: of the mask seed, of the self-mask seed.
 pub(crate) fn held_shares(snapshot: &[u8]) -> Vec<[[u8; 32]; 2]> {
-    assert_eq!(snapshot[..2], [1, 3], "a snapshot of CheckConsistency");
-    let (pairs, _) = parts(snapshot)[3].as_chunks::<64>();
+    assert_eq!(snapshot[1], 3, "a snapshot of CheckConsistency");
+    // The second format stores the session's batches after its facts.
+    let (pairs, _) = parts(snapshot)[usize::from(snapshot[0]) + 2].as_chunks::<64>();
     pairs.iter().map(|pair| [pair[..32].try_into().unwrap(), pair[32..].try_into().unwrap()]).collect()
 }
 
-/// The snapshot with another part: what a participant that tampers with itself would restore.
+/// The snapshot with one part replaced, as restored by a participant that tampers with itself.
 pub(crate) fn with_part(snapshot: &[u8], number: usize, part: &[u8]) -> Vec<u8> {
     let mut forged = snapshot[..2].to_vec();
     for (position, old) in parts(snapshot).into_iter().enumerate() {

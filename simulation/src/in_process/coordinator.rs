@@ -19,7 +19,7 @@ use crate::SimulationError;
 /// Requests per second that one peer may make: they are all ours.
 const RATE: u32 = 1_000_000;
 
-/// A configuration with everything in memory, and nobody slowed down.
+/// A configuration with everything in memory, and without rate limits.
 #[must_use]
 pub fn in_memory() -> Config {
     let mut config = Config::default();
@@ -45,7 +45,7 @@ pub struct LocalCoordinator {
 }
 
 impl LocalCoordinator {
-    /// Starts one; nothing happens in its background but what [`Coordinator::engine`] is told to do.
+    /// Starts a coordinator, whose background work is driven only by [`Coordinator::engine`].
     ///
     /// # Errors
     /// [`SimulationError::Coordinator`] if it does not start.
@@ -60,7 +60,7 @@ impl LocalCoordinator {
     /// Creates a task.
     ///
     /// # Errors
-    /// [`SimulationError::Refused`] says what is wrong with it.
+    /// [`SimulationError::Refused`] with the reason.
     pub async fn create_task(&self, spec: TaskSpec) -> Result<TaskId, SimulationError> {
         let task: TaskView = self.network.make(route::TASKS, &CreateTask { spec }).await?;
         Ok(task.summary.id)

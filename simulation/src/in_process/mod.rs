@@ -1,4 +1,4 @@
-//! What a federation in one process is made of, for whoever drives its time and its failures: the simulation, an audit, a test.
+//! Components of a federation in one process, for drivers of its time and failures: the simulation, an audit, a test.
 //!
 //! [`LocalCoordinator`] is the real coordinator over a database in memory, [`Network`] the way to it without a socket, and
 //! [`Participant`] the SDK's own machine on a journal in memory.

@@ -1,7 +1,7 @@
 //! The way from a participant to the coordinator's router without a socket: requests as the SDK's contract has them
 //! ([`client_sdk::transport::contract`]), with the identity that the handshake would establish.
 //!
-//! Polls that wait are answered at once; whoever drives time holds them open ([`Exchange::open`]) and asks again when the
+//! Waiting polls are answered immediately; the driver of time holds them open ([`Exchange::open`]) and repeats them when the
 //! coordinator would have called.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -43,7 +43,7 @@ pub struct Network {
     router: Router,
     /// An operator's token.
     token: String,
-    /// The model that was fetched last. A version never changes, so whoever fetches it next is let in by the coordinator
+    /// The model that was fetched last. A version never changes, so the next request for it is authorized by the coordinator
     /// and given these bytes, as a cache on the way would.
     cached: Mutex<Option<Arc<ModelFile>>>,
 }
@@ -67,10 +67,10 @@ impl Network {
         bytes as u64
     }
 
-    /// Asks for a participant.
+    /// Sends a participant's request.
     pub async fn ask(&self, peer: Option<Peer>, request: Request) -> Exchange {
         let waits = !request.wait().is_zero();
-        // A check-in says how long it is held open (`KeepsTime`); to the coordinator, other polls do not wait.
+        // A check-in has its own duration (`KeepsTime`); to the coordinator, other polls do not wait.
         let is_announcement = matches!(request, Request::Announcement { .. });
         let asked = if is_announcement { waiting(request.clone(), Duration::ZERO) } else { request.clone() };
         let asked = HttpRequest::of(&asked);
@@ -82,7 +82,7 @@ impl Network {
         Exchange { response, up, down, open }
     }
 
-    /// Asks once more what a poll waits for.
+    /// Repeats a waiting poll.
     pub async fn ask_again(&self, peer: Option<Peer>, request: Request, left: Duration) -> Exchange {
         self.ask(peer, waiting(request, left)).await
     }
@@ -185,7 +185,7 @@ fn read<T: DeserializeOwned>(answer: &http::Response<Bytes>) -> Result<T, Simula
     serde_json::from_slice(answer.body()).map_err(|error| refused(TransportError::protocol(error)))
 }
 
-/// What the coordinator has against the simulation's operator is told to whoever runs it.
+/// The coordinator's rejection of the simulation's operator, as an error of the simulation.
 fn refused(error: TransportError) -> SimulationError {
     match error {
         TransportError::Problem { problem, .. } => {

@@ -34,7 +34,7 @@ pub struct Participant {
 pub struct Advance {
     /// Neither keeping nor loading a record: that was done on the way.
     pub action: Action,
-    /// What it told on the way.
+    /// Its events so far.
     pub events: Vec<Event>,
     /// Whether it used its journal on the way.
     pub journaled: bool,
@@ -63,7 +63,7 @@ impl Participant {
         self.machine = None;
     }
 
-    /// Tells it what has happened, and keeps and loads its records, until it wants something else. None if it is off.
+    /// Passes it the result, and stores and loads its records, until it returns another action. `None` if it is off.
     pub fn advance(&mut self, mut input: Input, now: Now, readiness: Readiness) -> Option<Advance> {
         let Self { machine, journal, .. } = self;
         let machine = machine.as_mut()?;

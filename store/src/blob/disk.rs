@@ -50,7 +50,7 @@ pub(crate) struct DiskBlobs {
     verdicts: Verdicts,
     /// Held while a file is verified, so that others wait instead of reading it too.
     verifying: Arc<tokio::sync::Mutex<()>>,
-    /// Tells other processes that there may be unfinished files.
+    /// Marks for other processes that there may be unfinished files.
     _lock: Arc<File>,
 }
 
@@ -116,7 +116,7 @@ impl DiskBlobs {
 
     /// Opens the file, and returns its identity and any known verdict.
     fn look(&self, digest: Digest) -> Result<(FileRead, Identity, Option<bool>)> {
-        let file = File::open(self.path(digest)).map_err(|error| missing(error, &self.folder, digest))?;
+        let file = private::open_regular(&self.path(digest)).map_err(|error| missing(error, &self.folder, digest))?;
         let metadata = file.metadata()?;
         let identity = Identity::of(&metadata);
         let known = self.verdicts.of(digest, identity);
@@ -130,7 +130,7 @@ impl DiskBlobs {
             Some(is_whole) => is_whole,
             None => {
                 let is_whole = is_blob(&read.file, digest)?;
-                // If the file was touched meanwhile, its identity differs and it is verified again.
+                // If the file was touched in between, its identity differs and it is verified again.
                 self.verdicts.remember(digest, identity, is_whole);
                 is_whole
             }
@@ -173,7 +173,7 @@ impl BlobStore for DiskBlobs {
     async fn open(&self, digest: Digest) -> Result<Box<dyn BlobRead>> {
         let (path, folder) = (self.path(digest), Arc::clone(&self.folder));
         blocking(move || {
-            let file = File::open(&path).map_err(|error| missing(error, &folder, digest))?;
+            let file = private::open_regular(&path).map_err(|error| missing(error, &folder, digest))?;
             let size = file.metadata()?.len();
             Ok(Box::new(FileRead { file, size, is_known: false }) as Box<dyn BlobRead>)
         })
@@ -202,7 +202,9 @@ impl BlobStore for DiskBlobs {
     async fn get(&self, digest: Digest) -> Result<Bytes> {
         let (path, folder) = (self.path(digest), Arc::clone(&self.folder));
         blocking(move || {
-            let bytes = fs::read(&path).map_err(|error| missing(error, &folder, digest))?;
+            let mut file = private::open_regular(&path).map_err(|error| missing(error, &folder, digest))?;
+            let mut bytes = Vec::new();
+            file.read_to_end(&mut bytes)?;
             if sha256(&bytes) == digest { Ok(bytes.into()) } else { Err(other_bytes(digest)) }
         })
         .await
@@ -332,6 +334,7 @@ fn prepare(folder: &Path) -> Result<File> {
     if private::tighten(folder)? {
         tighten_all(folder)?;
     }
+    private::regular_or_missing(&folder.join(LOCK))?;
     let lock = private::options().write(true).create(true).truncate(false).open(folder.join(LOCK))?;
     if lock.try_lock().is_ok() {
         let mut unfinished = 0_u64;
@@ -369,10 +372,12 @@ fn flush_parent(path: &Path) -> io::Result<()> {
 }
 
 /// A missing file is a lost blob, unless the whole folder is missing, such as an unmounted disk: then nothing is lost,
-/// and the operation can be retried.
+/// and the operation can be retried. What is not a regular file is a damaged blob.
 fn missing(error: io::Error, folder: &Path, digest: Digest) -> StoreError {
     if error.kind() == io::ErrorKind::NotFound && folder.join(LOCK).exists() {
         StoreError::MissingBlob(digest)
+    } else if error.kind() == io::ErrorKind::InvalidData {
+        StoreError::corrupt(format!("the file of blob {digest}: {error}"))
     } else {
         error.into()
     }
@@ -391,6 +396,24 @@ mod tests {
     use federation::time::MockClock;
 
     use super::*;
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn a_pipe_in_the_place_of_a_blob_is_damage() {
+        let folder = tempfile::tempdir().unwrap();
+        let blobs = DiskBlobs::open(folder.path().to_owned(), Arc::new(MockClock::new(Timestamp(1)))).await.unwrap();
+        let digest = blobs.put_bytes("some bytes".into()).await.unwrap();
+        let path = place_of(folder.path(), digest);
+        fs::remove_file(&path).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        for result in [blobs.open(digest).await.map(drop), blobs.open_verified(digest).await.map(drop)] {
+            assert!(
+                matches!(&result, Err(StoreError::Corrupt(why)) if why.to_string().contains("regular")),
+                "{result:?}"
+            );
+        }
+        assert!(matches!(blobs.get(digest).await, Err(StoreError::Corrupt(_))));
+    }
 
     #[tokio::test]
     async fn a_blob_is_known_to_who_stored_it_until_its_file_is_touched() {

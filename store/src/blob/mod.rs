@@ -2,7 +2,7 @@
 //!
 //! A blob is durable once [`BlobStore::put_bytes`] or [`BlobWriter::finish`] returns; the row that refers to it is
 //! written afterwards. A blob without a row is garbage, to be collected later: [`BlobStore::list`] filters by age, so
-//! that a blob whose row is about to be written is spared. Storing a blob again resets its age, which each store tells by
+//! that a blob whose row is about to be written is spared. Storing a blob again resets its age, which each store computes from
 //! the clock that dates its blobs.
 
 mod copies;
@@ -66,8 +66,8 @@ pub trait BlobStore: Send + Sync {
     /// `MissingBlob`; `Corrupt` if the bytes do not have the digest.
     async fn open_verified(&self, digest: Digest) -> Result<Box<dyn BlobRead>>;
 
-    /// As [`Self::open`], without reading any of it: where this process stored or verified the blob, and nobody has touched its file
-    /// since as far as this process can tell, the bytes are known ([`BlobRead::cannot_have_changed`]).
+    /// As [`Self::open`], without reading any of it. The bytes are known ([`BlobRead::cannot_have_changed`]) if this process
+    /// stored or verified the blob, and detects no change of its file since.
     ///
     /// # Errors
     /// `MissingBlob`.
@@ -81,8 +81,8 @@ pub trait BlobStore: Send + Sync {
     /// `MissingBlob`; `Corrupt` if the bytes do not have the digest.
     async fn get(&self, digest: Digest) -> Result<Bytes>;
 
-    /// Whether a blob of `bytes` bytes is whole, as far as that can be told without moving it: a disk is read the first time, and
-    /// after any change to the file; a store beyond a network is asked for the object's size.
+    /// Whether a blob of `bytes` bytes is intact, without transferring it: a disk is read the first time, and after any
+    /// change of the file; a remote store returns the object's size.
     ///
     /// # Errors
     /// `MissingBlob`; `Corrupt` if it is another one.
@@ -137,7 +137,7 @@ pub trait BlobRead: Read + Seek + Send + std::fmt::Debug {
     /// Size in bytes.
     fn size(&self) -> u64;
 
-    /// Whether the bytes that are read from start to end have the blob's digest, so that nobody need verify them: true in memory, of a
+    /// Whether the bytes that are read from start to end have the blob's digest, so that verification is unnecessary: true in memory, of a
     /// reader that verifies them itself, and of a file that was opened as known; else false on a disk.
     fn cannot_have_changed(&self) -> bool {
         false

@@ -18,7 +18,7 @@ use crate::error::StoreError;
 pub struct PartsRead {
     blobs: Arc<dyn BlobStore>,
     runtime: Handle,
-    /// Whether blobs are not verified that this process has, of which it knows that nobody touched them.
+    /// Whether to skip the verification of blobs that are known to be unchanged.
     trusts_known: bool,
     /// Digest of each blob, and where it ends.
     parts: Vec<(Digest, u64)>,
@@ -69,7 +69,7 @@ impl PartsRead {
         let (blobs, trusts_known, (tell, told)) = (Arc::clone(&self.blobs), self.trusts_known, sync_channel(1));
         self.runtime.spawn(async move {
             let opened = if trusts_known { blobs.open_known(digest).await } else { blobs.open(digest).await };
-            // Nobody waits any more if the reader was dropped.
+            // The reader may have been dropped.
             let _ = tell.send(opened);
         });
         let opened = told.recv().map_err(|_| io::Error::other("the runtime that opens blobs has ended"))?;

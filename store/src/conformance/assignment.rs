@@ -115,6 +115,41 @@ pub async fn the_last_round_that_counted_is_found(store: &Store) {
     result.unwrap();
 }
 
+/// Participants whose last answer was a refusal of this kind are found, from a round and a time on.
+pub async fn participants_that_refuse_are_found(store: &Store) {
+    let open = &collecting(store, 3).await;
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                let (task, id, from) = (open.key.task, participant_id, [AssignmentState::Assigned]);
+                let (refused, gone) = ("refused: privacy: words", "conditions");
+                for (who, detail) in [(1, refused), (2, gone)] {
+                    let to = AssignmentState::Abandoned;
+                    assert!(tx.set_assignment_state(open.key, id(who), &from, to, after(10), Some(detail)).await?);
+                }
+                report(tx, open, &[3]).await?;
+                let like = "refused: privacy:%";
+                assert_eq!(tx.refusing(task, 1, after(10), like).await?, [id(1)]);
+                assert_eq!(tx.refusing(task, 1, after(11), like).await?, []);
+                assert_eq!(tx.refusing(task, 2, NOW, like).await?, []);
+                assert_eq!(tx.refusing(task, 1, NOW, "conditions").await?, [id(2)]);
+                // Later answers replace earlier ones.
+                let (mut first, again) = (open.clone(), round(1, 1, 2));
+                advance(tx, &mut first, RoundState::Cancelled, after(15)).await?;
+                tx.insert_round(&again).await?;
+                tx.insert_assignments(&[assignment(&again, 1), assignment(&again, 3)]).await?;
+                let reported = AssignmentState::Reported;
+                assert!(tx.set_assignment_state(again.key, id(1), &from, reported, after(20), None).await?);
+                let to = AssignmentState::Abandoned;
+                assert!(tx.set_assignment_state(again.key, id(3), &from, to, after(21), Some(refused)).await?);
+                assert_eq!(tx.refusing(task, 1, NOW, like).await?, [id(3)]);
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+}
+
 /// A change that expects another state has no effect; effective changes are recorded and counted.
 pub async fn states_change_by_compare_and_swap_with_history(store: &Store) {
     let open = &collecting(store, 3).await;

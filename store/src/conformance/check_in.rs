@@ -57,6 +57,62 @@ pub async fn check_ins_are_renewed_only_where_they_are(store: &Store) {
     result.unwrap();
 }
 
+/// Keys that are taken back count for no draw, and a participant that was drawn keeps them.
+pub async fn keys_are_taken_back_from_whoever_waits(store: &Store) {
+    collecting(store, 1).await;
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                enrol(tx).await?;
+                let (attempt, other) = (round(1, 2, 1).key, round(1, 2, 2).key);
+                let keys = CheckInKeys { attempt, advertisement: "keys".into() };
+                let with_keys = |n| CheckIn { keys: Some(keys.clone()), ..check_in(n) };
+                tx.upsert_check_ins(&[with_keys(1), with_keys(3), with_keys(4)]).await?;
+                assert!(tx.release_keys(other, participant_id(3)).await?);
+                assert_eq!(tx.keyed_candidate_count(attempt, NOW).await?, 2);
+                assert!(tx.release_keys(attempt, participant_id(3)).await?);
+                assert_eq!(tx.keyed_candidate_count(attempt, NOW).await?, 1);
+                assert_eq!(ready(tx, 0).await?, [3, 4].map(participant_id), "it still waits");
+                tx.upsert_check_ins(&[check_in(3)]).await?;
+                assert_eq!(tx.keyed_candidate_count(attempt, NOW).await?, 1, "older keys do not come back");
+                assert!(!tx.release_keys(attempt, participant_id(1)).await?, "it was drawn");
+                assert_eq!(tx.check_in_keys(task_id(1), participant_id(1)).await?, Some(keys));
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+}
+
+/// A participant that refuses a task is no candidate, keys or not, until it does not refuse it any more; it is counted by its reason.
+pub async fn whoever_refuses_is_counted_and_no_candidate(store: &Store) {
+    collecting(store, 1).await;
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                enrol(tx).await?;
+                let attempt = round(1, 2, 1).key;
+                let keys = CheckInKeys { attempt, advertisement: "keys".into() };
+                let refuses = |n, refusal| CheckIn { refusal: Some(refusal), ..check_in(n) };
+                tx.upsert_check_ins(&[CheckIn { keys: Some(keys), ..check_in(3) }, check_in(4), check_in(5)]).await?;
+                assert_eq!((ready(tx, 0).await?.len(), tx.refusals(task_id(1), NOW).await?), (3, vec![]));
+                tx.upsert_check_ins(&[refuses(3, "policy"), refuses(4, "privacy"), refuses(5, "policy")]).await?;
+                assert_eq!(ready(tx, 0).await?, []);
+                assert_eq!(tx.keyed_candidate_count(attempt, NOW).await?, 0);
+                let counts = [("policy".to_owned(), 2), ("privacy".to_owned(), 1)];
+                assert_eq!(tx.refusals(task_id(1), NOW).await?, counts);
+                tx.upsert_check_ins(&[check_in(3)]).await?;
+                tx.revoke_participant(participant_id(5), NOW).await?;
+                assert_eq!(ready(tx, 0).await?, [3].map(participant_id));
+                assert_eq!(tx.refusals(task_id(1), NOW).await?, counts[1..]);
+                assert_eq!(tx.refusals(task_id(1), after(100)).await?, []);
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+}
+
 /// Candidates are ordered by name; revoked and busy ones are omitted.
 pub async fn candidates_are_those_ready_with_their_history(store: &Store) {
     let open = &collecting(store, 2).await;

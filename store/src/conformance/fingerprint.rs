@@ -10,7 +10,9 @@ pub async fn the_first_fingerprint_stays(store: &Store) {
             Box::pin(async move {
                 assert_eq!(tx.first_fingerprint("key", digest(1)).await?, digest(1));
                 assert_eq!(tx.first_fingerprint("key", digest(2)).await?, digest(1));
+                assert_eq!(tx.fingerprints().await?, ["key"]);
                 assert_eq!(tx.first_fingerprint("certificate", digest(2)).await?, digest(2));
+                assert_eq!(tx.fingerprints().await?, ["certificate", "key"]);
                 Ok(())
             })
         })

@@ -19,6 +19,7 @@ macro_rules! refused {
 
 pub mod admitted;
 pub mod assignment;
+pub mod batch;
 pub mod blob;
 pub mod blob_reference;
 pub mod census;
@@ -32,6 +33,7 @@ pub mod fingerprint;
 pub mod idempotency;
 pub mod lease;
 pub mod model_server;
+pub mod model_upload;
 pub mod model_version;
 pub mod open_task;
 pub mod participant;
@@ -52,7 +54,6 @@ pub mod task;
 pub mod token;
 pub mod training;
 pub mod transaction;
-pub mod unopened;
 pub mod upload;
 pub mod used_nonce;
 
@@ -73,8 +74,15 @@ macro_rules! conformance_tests {
             assignment::a_page_of_a_cohort_has_names_inputs_scores_and_histories,
             assignment::states_change_by_compare_and_swap_with_history,
             assignment::the_last_round_that_counted_is_found,
+            assignment::participants_that_refuse_are_found,
             assignment::pending_ones_are_found_closed_and_revoked,
             assignment::who_drops_out_is_recorded_with_the_state_of_the_round,
+            batch::draws_go_from_offers_to_one_end,
+            batch::offers_are_replaced_and_revealed_once,
+            batch::failed_draws_name_those_who_did_not_reveal,
+            batch::batches_of_a_cohort_are_counted,
+            batch::excluded_inputs_are_late,
+            batch::check_ins_report_batches,
             blob::bytes_come_back_and_are_verified,
             blob::a_writer_keeps_all_or_nothing,
             blob::a_blob_is_read_piece_by_piece,
@@ -83,6 +91,8 @@ macro_rules! conformance_tests {
             blob_reference::states_of_superseded_versions_are_not_needed,
             blob_reference::blobs_are_needed_in_every_state_that_has_not_ended,
             census::what_is_there_is_counted,
+            check_in::keys_are_taken_back_from_whoever_waits,
+            check_in::whoever_refuses_is_counted_and_no_candidate,
             check_in::candidates_are_those_ready_with_their_history,
             check_in::candidates_come_with_their_loss_and_speed,
             check_in::check_ins_are_replaced_removed_and_expire,
@@ -177,11 +187,10 @@ macro_rules! conformance_tests {
             transaction::a_read_refuses_changes,
             transaction::a_full_disk_is_told_and_survived,
             transaction::a_closure_may_borrow,
-            unopened::sessions_and_statements_come_back,
-            unopened::those_who_gave_an_input_from_a_model_are_counted,
             upload::the_first_announced_input_counts,
             upload::parts_are_needed_until_their_input_is_folded_or_its_round_has_ended,
             upload::no_upload_names_a_doomed_blob,
+            model_upload::uploaded_models_are_needed_until_they_expire,
             used_nonce::a_nonce_is_used_once,
             used_nonce::of_many_at_once_one_uses_a_nonce,
         );

@@ -123,6 +123,15 @@ pub async fn revoking_happens_once(store: &Store) {
                 assert!(!tx.set_certificate(id, digest(1), digest(11), after(2_000), NOW).await?);
                 assert!(!tx.replace_certificate(id, digest(11), after(2_000), NOW).await?);
 
+                tx.insert_participant(&participant(2)).await?;
+                assert!(!tx.release_name(&participant(2)).await?, "it is not revoked");
+                assert!(tx.release_name(&participant(1)).await?);
+                let namesake = ParticipantRow { name: "site-1".to_owned(), ..participant(3) };
+                tx.insert_participant(&namesake).await?;
+                assert_eq!(tx.participant_by_name("site-1").await?, Some(namesake));
+                let named = tx.participant(id).await?.unwrap().name;
+                assert_eq!(named, format!("site-1 (revoked {id})"));
+
                 assert_eq!(tx.participations(id).await?, 0);
                 for n in 1..=2 {
                     tx.insert_task(&task(n, &format!("task-{n}"))).await?;

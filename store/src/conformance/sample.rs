@@ -10,11 +10,44 @@ use federation::time::Timestamp;
 use uuid::Uuid;
 
 use crate::entity::admitted::Admitted;
+use crate::entity::assignment::AssignmentChange;
+use crate::entity::check_in::CheckInKeys;
 use crate::entity::participant::ParticipantRow;
 use crate::entity::round_summary::RoundSummary;
 use crate::entity::session_message::{MessageKind, SessionMessage};
 use crate::entity::task::TaskRow;
 use crate::{Result, Store, Transaction};
+
+/// Reads that only tests need.
+impl Transaction<'_> {
+    /// The newest keys of a check-in that has not been removed.
+    pub(super) async fn check_in_keys(
+        &mut self,
+        task: TaskId,
+        participant: ParticipantId,
+    ) -> Result<Option<CheckInKeys>> {
+        self.find(
+            "SELECT task, keys_round AS number, keys_attempt AS attempt, keys FROM check_in
+             WHERE task = ?1 AND participant = ?2 AND keys IS NOT NULL",
+            (task, participant),
+        )
+        .await
+    }
+
+    /// The states that an assignment entered, oldest first.
+    pub(super) async fn assignment_history(
+        &mut self,
+        attempt: Attempt,
+        participant: ParticipantId,
+    ) -> Result<Vec<AssignmentChange>> {
+        self.list(
+            "SELECT state, at, detail FROM assignment_change
+             WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND participant = ?4 ORDER BY sequence",
+            (attempt, participant),
+        )
+        .await
+    }
+}
 
 pub const NOW: Timestamp = Timestamp(1_700_000_000_000);
 

@@ -46,7 +46,7 @@ impl Extent {
     }
 }
 
-/// Number of attempts before the caller gets [`StoreError::Busy`](crate::StoreError::Busy), unless a database says more.
+/// Number of attempts before the caller gets [`StoreError::Busy`](crate::StoreError::Busy), unless a database sets another number.
 pub(crate) const MAX_ATTEMPTS: u32 = 5;
 
 /// A writer's turn, held until its transaction has ended.
@@ -55,8 +55,8 @@ pub(crate) type Turn = Box<dyn Any + Send>;
 /// A database.
 #[async_trait]
 pub(crate) trait Backend: Send + Sync {
-    /// Waits until this process may begin a transaction, whose last attempt `was_refused` because of another writer.
-    async fn turn(&self, _mode: Mode, _was_refused: bool) -> Option<Turn> {
+    /// Waits until this process may begin a transaction of this name, whose last attempt `was_refused` because of another writer.
+    async fn turn(&self, _name: &'static str, _mode: Mode, _was_refused: bool) -> Option<Turn> {
         None
     }
 
@@ -79,7 +79,7 @@ pub(crate) trait Backend: Send + Sync {
     /// Reads the whole database and fails if it is malformed.
     async fn check(&self) -> Result<()>;
 
-    /// Reads the whole database, follows every reference, and says what is wrong.
+    /// Reads the whole database, follows every reference, and returns the problems.
     async fn problems(&self) -> Result<Vec<String>>;
 
     /// Limits the database to this many pages, as if the disk were full.

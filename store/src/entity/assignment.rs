@@ -101,6 +101,25 @@ impl Transaction<'_> {
         .await
     }
 
+    /// Participants that gave up a place in round `from` or later, since `since`, with a detail like this pattern, and that have
+    /// reported in no such round after that.
+    pub async fn refusing(
+        &mut self,
+        task: TaskId,
+        from: u32,
+        since: Timestamp,
+        detail: &str,
+    ) -> Result<Vec<ParticipantId>> {
+        self.list(
+            "SELECT participant FROM assignment WHERE task = ?1 AND number >= ?2
+             GROUP BY participant
+             HAVING max(CASE WHEN state = 'ABANDONED' AND state_since >= ?3 AND detail LIKE ?4 THEN state_since END)
+                  > coalesce(max(CASE WHEN state = 'REPORTED' THEN state_since END), 0)",
+            (task, from, since, detail),
+        )
+        .await
+    }
+
     /// The places of these participants in an attempt, of those that have one, in the order of ids.
     pub async fn assignments_of(
         &mut self,
@@ -125,8 +144,8 @@ impl Transaction<'_> {
             .await
     }
 
-    /// Changes the state if it is one of `from` now, and writes history. False if it was not. Whoever drops out that way
-    /// did so in the state that the round is in.
+    /// Changes the state if it is one of `from` now, and writes history. False if it was not. A participant that drops out
+    /// this way does so in the current state of the round.
     pub async fn set_assignment_state(
         &mut self,
         attempt: Attempt,
@@ -160,8 +179,8 @@ impl Transaction<'_> {
         Ok(changed)
     }
 
-    /// Changes the states of places that are in one of `from` now, and writes history; returns how many they are. For states
-    /// of participants that are in their rounds: nobody drops out this way.
+    /// Changes the states of places that are in one of `from` now, and writes history; returns their number. Only for states
+    /// of participants that stay in their rounds.
     pub async fn set_assignment_states(
         &mut self,
         places: &[(Attempt, ParticipantId)],
@@ -196,8 +215,9 @@ impl Transaction<'_> {
         .await
     }
 
-    /// Changes the state of everybody who has not reported, and writes history; says how many. Whoever is LATE dropped out
-    /// in COLLECTING, whether the round has left that state already or is about to, or in SHARING if the round is there.
+    /// Changes the state of all participants that have not reported, writes history, and returns their number. LATE
+    /// participants dropped out in COLLECTING, whether the round has left that state already or is about to, or in
+    /// SHARING if the round is there.
     pub async fn set_pending_assignments(
         &mut self,
         attempt: Attempt,
@@ -346,8 +366,8 @@ impl Transaction<'_> {
         Ok(Tally { eligible: 0, pending, answered, reported, published })
     }
 
-    /// The same for each group of a cohort that is divided, in their order: whom the state waits for, who answered, who
-    /// reported, and who sent a COMPLAINT message. Empty for a cohort that is not.
+    /// The same for each group of a cohort that is divided, in their order: pending members, members that answered, members that
+    /// reported, and senders of a COMPLAINT message. Empty for an undivided cohort.
     pub async fn group_tallies(&mut self, attempt: Attempt) -> Result<Vec<GroupTally>> {
         let phase = self.state_of_round(attempt).await?;
         self.list(
@@ -381,24 +401,10 @@ impl Transaction<'_> {
         )
         .await
     }
-
-    /// The states that an assignment entered, oldest first.
-    pub async fn assignment_history(
-        &mut self,
-        attempt: Attempt,
-        participant: ParticipantId,
-    ) -> Result<Vec<AssignmentChange>> {
-        self.list(
-            "SELECT state, at, detail FROM assignment_change
-             WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND participant = ?4 ORDER BY sequence",
-            (attempt, participant),
-        )
-        .await
-    }
 }
 
 impl Transaction<'_> {
-    async fn state_of_round(&mut self, attempt: Attempt) -> Result<Option<RoundState>> {
+    pub(super) async fn state_of_round(&mut self, attempt: Attempt) -> Result<Option<RoundState>> {
         self.find("SELECT state FROM round WHERE task = ?1 AND number = ?2 AND attempt = ?3", attempt).await
     }
 }
@@ -412,7 +418,7 @@ impl FromRow for GroupTally {
 }
 
 /// The kind of message that answers a phase.
-fn answer_to(phase: RoundState) -> Option<MessageKind> {
+pub(super) fn answer_to(phase: RoundState) -> Option<MessageKind> {
     match phase {
         RoundState::Sharing => Some(MessageKind::Shares),
         RoundState::Confirming => Some(MessageKind::Consistency),

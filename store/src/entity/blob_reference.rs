@@ -15,7 +15,7 @@ pub struct BlobReference {
     pub task: TaskId,
     /// Of the model version, or of the round.
     pub number: u32,
-    /// Size of the blob, where the row says it.
+    /// Size of the blob, if the row has it.
     pub bytes: Option<u64>,
 }
 
@@ -24,7 +24,7 @@ task_spec::named_enum! {
     pub enum BlobUse: "use of a blob" {
         /// A published model version.
         Model = "model",
-        /// The server optimizer's state beside a model version.
+        /// The server optimizer's state of a model version.
         OptimizerState = "optimizer_state",
         /// The released sum of an open round.
         NoisedSum = "noised_sum",
@@ -42,12 +42,15 @@ columns!(BlobReference { digest, used_as, task, number, bytes });
 impl Transaction<'_> {
     /// Addresses that rows need: of model versions until they are removed; of optimizer states for the two newest versions of a task
     /// and the base of an open round; of partial and noised sums until their round has ended; of admitted inputs until
-    /// they are folded or their round has ended; of parts of inputs until [`Transaction::forget_uploads`].
+    /// they are folded or their round has ended; of parts of inputs until [`Transaction::forget_uploads`]; of
+    /// uploaded models until [`Transaction::forget_model_uploads`].
     pub async fn referenced_blobs(&mut self) -> Result<HashSet<Digest>> {
-        Ok(self.blob_references().await?.into_iter().map(|reference| reference.digest).collect())
+        let uploaded: Vec<Digest> = self.list("SELECT sha256 FROM model_upload", ()).await?;
+        let named = self.blob_references().await?.into_iter().map(|reference| reference.digest);
+        Ok(named.chain(uploaded).collect())
     }
 
-    /// The same, with what needs each. A blob that several rows need is there as often.
+    /// The same without uploaded models, with what needs each. A blob that several rows need is there as often.
     pub async fn blob_references(&mut self) -> Result<Vec<BlobReference>> {
         self.list(
             "WITH open_round AS (SELECT task, number, attempt, base_version FROM round

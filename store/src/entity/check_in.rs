@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use federation::cohort::{Candidate, CoarseLoss};
-use federation::id::{Attempt, ParticipantId, TaskId};
+use federation::id::{Attempt, Digest, ParticipantId, TaskId};
 use federation::time::Timestamp;
 use federation::training::Claim;
 
@@ -27,12 +27,16 @@ pub struct CheckIn {
     pub training: Option<Claim>,
     /// Reported round-trip time of its connection, in milliseconds, if it matters.
     pub round_trip_ms: Option<u32>,
-    /// The latest round for which it says to have sent an input, if it declines the next one for that reason.
+    /// The latest round for which it reports a sent input, if it declines the next one for that reason.
     pub sent_round: Option<u32>,
+    /// Code of the reason for which the participant refuses the task. If set, it is not a candidate.
+    pub refusal: Option<&'static str>,
+    /// The fixed batch that it reports; not proven.
+    pub batch: Option<Digest>,
 }
 
 impl CheckIn {
-    /// One that says nothing of its own but the number of examples.
+    /// A check-in with nothing but the number of examples.
     #[must_use]
     pub fn new(
         participant: ParticipantId,
@@ -52,6 +56,8 @@ impl CheckIn {
             training: None,
             round_trip_ms: None,
             sent_round: None,
+            refusal: None,
+            batch: None,
         }
     }
 }
@@ -69,7 +75,7 @@ pub struct CheckInKeys {
 /// `NOT EXISTS` may read them once for each check-in.
 macro_rules! ready {
     () => {
-        " WHERE check_in.task = ?1 AND check_in.expires_at > ?2 AND participant.revoked_at IS NULL
+        " WHERE check_in.task = ?1 AND check_in.expires_at > ?2 AND check_in.refusal IS NULL AND participant.revoked_at IS NULL
             AND check_in.participant NOT IN
                 (SELECT place.participant FROM round CROSS JOIN pending_place AS place
                      ON place.task = round.task AND place.number = round.number AND place.attempt = round.attempt
@@ -131,21 +137,24 @@ impl Transaction<'_> {
                 keys.map(|keys| &keys.advertisement),
                 check_in.loss,
                 check_in.training.map(|claim| claim.serial),
-                (check_in.training.map(|claim| claim.is_ready), check_in.round_trip_ms, check_in.sent_round),
+                (check_in.training.map(|claim| claim.is_ready), check_in.round_trip_ms),
+                (check_in.sent_round, check_in.refusal, check_in.batch),
             )
         });
         self.change_all(
             "INSERT INTO check_in (task, participant, examples, checked_in_at, expires_at,
-                                   keys_round, keys_attempt, keys, loss, training, is_ready, round_trip_ms, sent_round)
+                                   keys_round, keys_attempt, keys, loss, training, is_ready, round_trip_ms, sent_round,
+                                   refusal, batch)
              SELECT * FROM {?1 task:bytes participant:bytes examples:integer checked_in_at:integer expires_at:integer
                             keys_round:integer keys_attempt:integer keys:bytes loss:integer training:integer
-                            is_ready:integer round_trip_ms:integer sent_round:integer} AS new
+                            is_ready:integer round_trip_ms:integer sent_round:integer refusal:text batch:bytes} AS new
              WHERE true
              ON CONFLICT (task, participant) DO UPDATE
              SET examples = excluded.examples, checked_in_at = excluded.checked_in_at,
                  expires_at = excluded.expires_at, loss = excluded.loss, training = excluded.training,
                  is_ready = excluded.is_ready, round_trip_ms = excluded.round_trip_ms,
-                 sent_round = excluded.sent_round, keys_round = coalesce(excluded.keys_round, check_in.keys_round),
+                 sent_round = excluded.sent_round, refusal = excluded.refusal, batch = excluded.batch,
+                 keys_round = coalesce(excluded.keys_round, check_in.keys_round),
                  keys_attempt = coalesce(excluded.keys_attempt, check_in.keys_attempt),
                  keys = coalesce(excluded.keys, check_in.keys)",
             rows.collect::<Vec<_>>(),
@@ -209,6 +218,15 @@ impl Transaction<'_> {
         self.list(candidates!(", check_in.keys", keyed!()), arguments).await
     }
 
+    /// The fixed batches that participants checked in for the task at `now` report; without those that report none.
+    pub async fn reported_batches(&mut self, task: TaskId, now: Timestamp) -> Result<Vec<(ParticipantId, Digest)>> {
+        self.list(
+            "SELECT participant, batch FROM check_in WHERE task = ?1 AND expires_at > ?2 AND batch IS NOT NULL",
+            (task, now),
+        )
+        .await
+    }
+
     /// How many are checked in for the task at `now`, as [`Transaction::candidates`] has them; with `keys_for`, those
     /// whose keys are for that attempt.
     pub async fn count_checked_in(&mut self, task: TaskId, keys_for: Option<Attempt>, now: Timestamp) -> Result<u32> {
@@ -218,14 +236,31 @@ impl Transaction<'_> {
         }
     }
 
-    /// The newest keys of a check-in that has not been removed.
-    pub async fn check_in_keys(&mut self, task: TaskId, participant: ParticipantId) -> Result<Option<CheckInKeys>> {
-        self.find(
-            "SELECT task, keys_round AS number, keys_attempt AS attempt, keys FROM check_in
-             WHERE task = ?1 AND participant = ?2 AND keys IS NOT NULL",
-            (task, participant),
+    /// Reason codes in ascending order, each with the number of checked-in participants at `now` that refuse the task for it.
+    pub async fn refusals(&mut self, task: TaskId, now: Timestamp) -> Result<Vec<(String, u32)>> {
+        self.list(
+            "SELECT check_in.refusal, count(*) FROM check_in JOIN participant ON participant.id = check_in.participant
+             WHERE check_in.task = ?1 AND check_in.expires_at > ?2 AND check_in.refusal IS NOT NULL
+               AND participant.revoked_at IS NULL
+             GROUP BY check_in.refusal ORDER BY check_in.refusal",
+            (task, now),
         )
         .await
+    }
+
+    /// Takes back a participant's keys for an attempt, so that it is not drawn by them. Returns false, and changes nothing, if a round needs
+    /// the participant already.
+    pub async fn release_keys(&mut self, attempt: Attempt, participant: ParticipantId) -> Result<bool> {
+        if self.pending_assignment(participant).await?.is_some() {
+            return Ok(false);
+        }
+        self.change(
+            "UPDATE check_in SET keys_round = NULL, keys_attempt = NULL, keys = NULL
+             WHERE task = ?1 AND participant = ?2 AND keys_round = ?3 AND keys_attempt = ?4",
+            (attempt.task, participant, attempt.round, attempt.attempt),
+        )
+        .await?;
+        Ok(true)
     }
 
     /// The rounds of [`CheckIn::sent_round`] that the task has not reached when its next one is `next`.

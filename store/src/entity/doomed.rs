@@ -2,8 +2,7 @@
 //! was stored again just now.
 //!
 //! A collector dooms blobs in the transaction that finds no row for them, removes them, then notes that it has; only one
-//! collects at a time. The rows stay for a while afterwards, for whoever stored a blob before it was removed and names it
-//! later.
+//! collects at a time. The rows stay for a while afterwards, for transactions that name a blob stored before its removal.
 
 use federation::id::Digest;
 use federation::time::Timestamp;
@@ -16,7 +15,7 @@ use crate::transaction::Transaction;
 pub(crate) enum Removal {
     /// It may be removed at any moment.
     UnderWay,
-    /// Nobody removes it any more. If it is stored, it was stored again.
+    /// Its removal has ended. If it is stored, it was stored again.
     Over,
 }
 
@@ -34,7 +33,7 @@ impl Transaction<'_> {
         Ok(doomed)
     }
 
-    /// Notes that nobody removes these blobs any more.
+    /// Records that the removal of these blobs has ended.
     pub async fn set_collected(&mut self, blobs: &[Digest], now: Timestamp) -> Result<()> {
         self.change_all("UPDATE doomed SET collected_at = ?2 WHERE digest IN {?1 digest:bytes}", (blobs, now)).await
     }

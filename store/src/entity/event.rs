@@ -1,4 +1,4 @@
-//! Events: what changed, when and by whom. A row is written in the transaction that makes the change, and gets its position in
+//! Events: the change, its time and its actor. A row is written in the transaction that makes the change, and gets its position in
 //! the log afterwards. Rows are never removed; of a row only `position` and `hash` are set, once.
 
 use std::cmp::Reverse;
@@ -49,7 +49,7 @@ pub struct EventFilter {
     pub kinds: Vec<EventKind>,
     /// Only those that happened then or later.
     pub since: Option<Timestamp>,
-    /// Only those within what whoever asks may see.
+    /// Only those visible to the caller.
     pub scope: TaskScope,
 }
 
@@ -68,7 +68,7 @@ pub struct EventSearch {
 pub enum ActorFilter {
     /// The coordinator's own.
     Coordinator,
-    /// Those of whoever has this id: that of an operator token or of a participant, or the SHA-256 of an identity.
+    /// Only those of this actor: id of an operator token or participant, or SHA-256 of an identity.
     Id(String),
     /// Those of operator tokens with this name.
     Name(String),
@@ -156,7 +156,7 @@ impl ActorFilter {
 }
 
 impl Transaction<'_> {
-    /// Says who makes the changes of this transaction; without, the coordinator itself does.
+    /// Sets the actor of this transaction's changes. Default: the coordinator.
     pub fn act_for(&mut self, actor: Actor) {
         self.actor = actor;
     }
@@ -178,7 +178,7 @@ impl Transaction<'_> {
         self.events.len()
     }
 
-    /// Writes the noted events, all in one statement; says whether there were any.
+    /// Writes the noted events in one statement; returns whether there were any.
     pub(crate) async fn write_events(&mut self) -> Result<bool> {
         let rows: Vec<_> =
             std::mem::take(&mut self.events).into_iter().zip(0_u32..).map(|(e, n)| NewRow(n, e)).collect();

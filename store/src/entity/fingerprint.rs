@@ -15,4 +15,14 @@ impl Transaction<'_> {
         .await?;
         self.get("SELECT sha256 FROM fingerprint WHERE what = ?1", what).await
     }
+
+    /// Names of the keys that have a fingerprint.
+    pub async fn fingerprints(&mut self) -> Result<Vec<String>> {
+        self.list("SELECT what FROM fingerprint ORDER BY what", ()).await
+    }
+
+    /// Whether the database has a task or a participant.
+    pub async fn is_used(&mut self) -> Result<bool> {
+        self.get("SELECT EXISTS (SELECT 1 FROM task) OR EXISTS (SELECT 1 FROM participant)", ()).await
+    }
 }

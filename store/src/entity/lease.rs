@@ -13,7 +13,7 @@ use crate::transaction::Transaction;
 
 impl Transaction<'_> {
     /// Acquires the lease if it is free, expired, or already the holder's. Returns its token, which no earlier
-    /// acquisition of the lease has had: whoever writes under the lease renews it by that token in the same transaction,
+    /// acquisition of the lease has had: a writer under the lease renews it by that token in the same transaction,
     /// and fails if anybody has acquired or released it since. `None` if another holder has it.
     pub async fn acquire_lease(
         &mut self,
@@ -35,8 +35,8 @@ impl Transaction<'_> {
         .await
     }
 
-    /// Renews the lease that was acquired with this token, even an expired one that nobody has acquired since. False if
-    /// somebody has, or if it was released.
+    /// Renews the lease that was acquired with this token, even an expired one that was not acquired since. False if
+    /// it was acquired again or released.
     pub async fn renew_lease(&mut self, name: &str, token: u64, now: Timestamp, ttl: Duration) -> Result<bool> {
         self.change_one(
             "UPDATE lease SET acquired_at = ?3, expires_at = ?4 WHERE name = ?1 AND token = ?2",

@@ -24,8 +24,8 @@ pub struct ModelServer {
 columns!(ModelServer { task, name, report, told_at, expires_at });
 
 impl Transaction<'_> {
-    /// Stores what a server says, in place of what it said before. False, and nothing is stored, if it says so for the first time in a
-    /// while and `most` others of its task count at `told_at`.
+    /// Stores a server's report, replacing the previous one. Returns false and stores nothing if the server has no valid report
+    /// and `most` others of its task have one at `told_at`.
     pub async fn put_model_server(&mut self, server: &ModelServer, most: u32) -> Result<bool> {
         let ModelServer { task, name, report, told_at, expires_at } = server;
         let known = "SELECT count(*) FROM model_server WHERE task = ?1 AND name = ?2 AND expires_at > ?3";

@@ -25,7 +25,7 @@ pub struct StoredVersion {
     pub removed_at: Option<Timestamp>,
 }
 
-/// A version that a participant asks for.
+/// A version that a participant requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WantedVersion {
     pub version: StoredVersion,

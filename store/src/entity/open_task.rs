@@ -1,9 +1,10 @@
-//! What a participant that asks for work may find, in one statement: most polls find nothing, and ask nothing else.
+//! The open work of a polling participant, in one statement: most polls find none and need no other statement.
 
 use std::collections::BTreeMap;
 
 use federation::id::{Attempt, ParticipantId, TaskId};
 use federation::round::RoundLimits;
+use federation::time::Timestamp;
 
 use super::participant::Certificates;
 use super::task::TaskRow;
@@ -25,7 +26,7 @@ pub struct OpenTask {
     pub selecting: Option<SelectingRound>,
 }
 
-/// A participant that asks for work.
+/// A polling participant's certificates and open tasks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Glance {
     pub certificates: Certificates,
@@ -39,6 +40,8 @@ pub struct SelectingRound {
     pub attempt: Attempt,
     /// The model version that it starts from.
     pub base_version: u32,
+    /// When the attempt opened.
+    pub opened_at: Timestamp,
 }
 
 /// A participant, with each task that meets a condition, as [`OpenTask`]; once without any if there is none.
@@ -48,6 +51,7 @@ macro_rules! open_tasks {
             "SELECT task.*, ",
             certificates!(),
             ", participant.labels, selecting.attempt AS selecting, selecting.base_version, selecting.limits,
+                    selecting.opened_at,
                     EXISTS (SELECT 1 FROM check_in
                             WHERE check_in.task = task.id AND check_in.participant = participant.id) AS is_checked_in,
                     EXISTS (SELECT 1 FROM pending_place AS place
@@ -76,7 +80,7 @@ impl Transaction<'_> {
         Ok(self.glance(participant, name).await?.map(|seen| seen.tasks).unwrap_or_default())
     }
 
-    /// The same, with the participant's certificates, so that whoever asks for work need not be looked up first. `None` if
+    /// The same, with the participant's certificates, so that it needs no separate lookup. `None` if
     /// there is no such participant.
     pub async fn glance(&mut self, participant: ParticipantId, name: Option<&str>) -> Result<Option<Glance>> {
         let rows: Vec<(Certificates, Option<OpenTask>)> = match name {
@@ -116,7 +120,8 @@ impl FromRow for OpenTask {
                 let limits: RoundLimits = row.get("limits")?;
                 let is_asked = limits.sampled.is_none() || row.get("is_sampled")?;
                 let attempt = task.next_round().attempt(attempt);
-                is_asked.then_some(SelectingRound { attempt, base_version: row.get("base_version")? })
+                let (base_version, opened_at) = (row.get("base_version")?, row.get("opened_at")?);
+                is_asked.then_some(SelectingRound { attempt, base_version, opened_at })
             }
         };
         let (is_checked_in, awaits_it) = (row.get("is_checked_in")?, row.get("awaits_it")?);

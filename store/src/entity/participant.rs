@@ -13,7 +13,7 @@ use crate::transaction::Transaction;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParticipantRow {
     pub id: ParticipantId,
-    /// From its enrolment; unique.
+    /// From its enrolment; unique. Fixed, until it is revoked and [`Transaction::release_name`] gives it to another.
     pub name: String,
     pub labels: BTreeMap<String, String>,
     pub enrolled_at: Timestamp,
@@ -58,7 +58,7 @@ macro_rules! carries {
     };
 }
 
-/// A page of participants; what else is asked of them.
+/// A page of participants, and filters.
 macro_rules! listed {
     ($condition:literal) => {
         concat!(
@@ -112,7 +112,7 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Notes that a participant has a new certificate. Its name and labels are not told: the log keeps everything for ever.
+    /// Notes that a participant has a new certificate. Its name and labels are omitted, because the log is permanent.
     fn note_of_participant(&mut self, at: Timestamp, kind: EventKind, id: ParticipantId, expires_at: Timestamp) {
         let facts = [("participant", id.to_string().into()), ("certificate_expires_at", expires_at.into())];
         self.note_event(at, kind, Subject::Service, facts);
@@ -210,6 +210,14 @@ impl Transaction<'_> {
             (id, newest),
         )
         .await
+    }
+
+    /// Frees the name of a revoked participant for a new one. From then on the revoked one has its id in its name, and parentheses, which
+    /// no chosen name has. False if there is no such participant, or if it is not revoked.
+    pub async fn release_name(&mut self, participant: &ParticipantRow) -> Result<bool> {
+        let name = format!("{} (revoked {})", participant.name, participant.id);
+        let release = "UPDATE participant SET name = ?2 WHERE id = ?1 AND revoked_at IS NOT NULL";
+        self.change_one(release, (participant.id, name)).await
     }
 
     /// Revokes a participant, with an event. False if there is no such participant, or if it is already revoked.

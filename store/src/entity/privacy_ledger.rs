@@ -57,7 +57,7 @@ impl Transaction<'_> {
         self.get("SELECT count(*) FROM privacy_ledger WHERE task = ?1", task).await
     }
 
-    /// The seal of the newest row, as stored apart from the rows.
+    /// The seal of the newest row, stored separately from the rows.
     pub async fn privacy_head(&mut self, task: TaskId) -> Result<Option<String>> {
         self.find("SELECT seal FROM privacy_head WHERE task = ?1", task).await
     }

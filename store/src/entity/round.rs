@@ -66,7 +66,7 @@ pub struct RoundChange {
     pub count: u32,
 }
 
-/// Attempts, with what is counted of them from other rows, so that whoever adds to a count waits for nobody else who does.
+/// Attempts with counts derived from child rows, which avoids contention on a counter.
 macro_rules! rounds {
     ($($condition:literal),+) => {
         concat!(
@@ -230,8 +230,8 @@ impl Transaction<'_> {
         .await
     }
 
-    /// Counts bytes sent at `now` to the cohorts of attempts while each was in that state. What is told of an attempt that
-    /// does not exist is not counted.
+    /// Counts bytes sent at `now` to the cohorts of attempts while each was in that state. Ignores attempts that do
+    /// not exist.
     pub async fn add_traffic(&mut self, sent: &[(Attempt, RoundState, u64)], now: Timestamp) -> Result<()> {
         self.change_of(
             sent.len(),
@@ -261,7 +261,7 @@ impl Transaction<'_> {
 }
 
 impl Transaction<'_> {
-    /// Notes that a round has entered its state. How many took part is not told: that is a secret of some tasks.
+    /// Notes that a round has entered its state. The number of participants is omitted: it is secret in some tasks.
     fn note_of_round(&mut self, round: &Round) {
         let (at, subject) = (round.state_since, Subject::Round(round.key));
         let base_version = ("base_version", Fact::from(round.base_version));

@@ -1,4 +1,4 @@
-//! Sampled participants: the draw of an attempt from everybody enrolled, before checking availability.
+//! Sampled participants: the draw of an attempt from all enrolled participants, before checking availability.
 
 use std::collections::BTreeMap;
 
@@ -65,8 +65,8 @@ impl Transaction<'_> {
         .await
     }
 
-    /// Forgets who was drawn for an attempt; says how many they were. Who was drawn and who was not should be known to
-    /// nobody for longer than the round needs it: the draw amplifies privacy only while it is secret.
+    /// Deletes the draw of an attempt and returns its size. The draw amplifies privacy only while it is secret, so it is
+    /// not stored for longer than the round needs it.
     pub async fn forget_sampled(&mut self, attempt: Attempt) -> Result<u32> {
         self.change("DELETE FROM sampled WHERE task = ?1 AND number = ?2 AND attempt = ?3", attempt).await
     }

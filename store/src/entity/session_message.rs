@@ -107,7 +107,7 @@ impl Transaction<'_> {
         .await
     }
 
-    /// The messages of everybody, in the order of participants' ids: as many bytes as the cohort sent.
+    /// The messages of all participants, in the order of their ids: as many bytes as the cohort sent.
     pub async fn messages(&mut self, attempt: Attempt, kind: MessageKind) -> Result<Vec<SessionMessage>> {
         self.list(
             "SELECT * FROM session_message

@@ -1,5 +1,5 @@
-//! Sign-ins: cookies that stand for operator tokens, or for somebody whom the identity provider knows. Only hashes of their secrets are
-//! stored.
+//! Sign-ins: cookies that stand for operator tokens or for identities of the identity provider. Only hashes of their
+//! secrets are stored.
 
 use federation::event::{EventKind, Fact, Subject};
 use federation::id::{Digest, SignInId, TokenId};
@@ -15,7 +15,7 @@ pub struct SignIn {
     pub id: SignInId,
     /// Of the cookie's secret.
     pub secret_sha256: Digest,
-    /// For whom it stands.
+    /// The operator that it stands for.
     pub holder: Holder,
     pub created_at: Timestamp,
     /// From then on it does not count.
@@ -24,16 +24,16 @@ pub struct SignIn {
     pub ended_at: Option<Timestamp>,
 }
 
-/// For whom a sign-in stands.
+/// The operator that a sign-in stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// The bearer of this operator token.
     Token(TokenId),
-    /// Somebody whom the identity provider knows.
+    /// An identity of the identity provider.
     Identity(KnownIdentity),
 }
 
-/// What the identity provider said of somebody who signed in.
+/// The identity provider's claims about a signed-in operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownIdentity {
     pub issuer: String,

@@ -17,7 +17,7 @@ pub struct Standing {
     /// The state of its place; `None` if it has none.
     pub place: Option<AssignmentState>,
     pub admitted: Option<Admitted>,
-    /// SHA-256 of its message of the kind that was asked for, if it sent one.
+    /// SHA-256 of its message of the requested kind, if it sent one.
     pub message: Option<Digest>,
 }
 

@@ -95,7 +95,7 @@ impl TaskScope {
         }
     }
 
-    /// Its tasks, or the one of them that is asked for; `None`: all tasks, and what belongs to no task.
+    /// Its tasks, or the requested one of them. `None`: all tasks, and everything without a task.
     pub(crate) fn tasks(&self, wanted: Option<TaskId>) -> Option<Vec<TaskId>> {
         match (wanted, self) {
             (None, Self::All) => None,

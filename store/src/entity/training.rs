@@ -93,8 +93,8 @@ impl Transaction<'_> {
         .await
     }
 
-    /// The trainings whose updates were accepted in this attempt are over, whether it counts or has failed; says how many. A training that was given since
-    /// stays.
+    /// Ends the trainings whose updates were accepted in this attempt, whether it succeeded or failed, and returns their number.
+    /// Trainings assigned since then stay.
     pub async fn end_reported_trainings(&mut self, attempt: Attempt) -> Result<u32> {
         self.change(
             "UPDATE training SET is_over = 1

@@ -12,8 +12,8 @@ use crate::transaction::Transaction;
 pub const NONCES_KEPT: Duration = Duration::from_secs(600);
 
 impl Transaction<'_> {
-    /// Uses a nonce: `digest` is SHA-256 of the signer's certificate and the nonce. Returns whether nobody has used it. Where
-    /// others share the database and its time is past `expires_at` by [`NONCES_KEPT`], nobody knows: then it counts as used.
+    /// Uses a nonce: `digest` is SHA-256 of the signer's certificate and the nonce. Returns whether it was unused. If the
+    /// shared database's time is past `expires_at` by [`NONCES_KEPT`], that is unknown, and it counts as used.
     pub async fn use_nonce(&mut self, digest: Digest, expires_at: Timestamp) -> Result<bool> {
         self.change_one(
             "INSERT INTO used_nonce (digest, expires_at) SELECT ?1, ?2 WHERE coalesce({now}, 0) < ?3

@@ -88,12 +88,12 @@ fn spelt(sql: &str) -> Result<Spelt> {
             // SQLite alone takes the order of a `CROSS JOIN` as an order to follow, and lets it have a condition.
             Part::Text(text) => write!(sql, "{}", text.replace("CROSS JOIN", "JOIN")),
             Part::Argument(number) => write!(sql, "${}", first(*number)),
-            // Several times as fast as a look at each text, for whoever asks it of every row.
+            // Several times as fast as parsing each text, for queries of every row.
             Part::Carries(labels, number) => {
                 write!(sql, "CAST({labels} AS jsonb) @> CAST(CAST(${} AS text) AS jsonb)", first(*number))
             }
             Part::TextOf(object, name) => write!(sql, "(CAST({object} AS jsonb) ->> '{name}')"),
-            // Not that of its transaction: the time at which it is asked.
+            // The time of the statement, not of its transaction.
             Part::Now => write!(sql, "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"),
             Part::List(number, columns) => {
                 let names: Vec<_> = columns.iter().map(|(name, _)| *name).collect();

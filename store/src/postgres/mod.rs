@@ -1,5 +1,5 @@
 //! Rows in PostgreSQL. Transactions that change rows are serializable, as if one ran after the other; those that interfere
-//! are told so and run again after a pause. Reads see one state and wait for nobody.
+//! fail and run again after a pause. Reads see one state and never wait.
 
 mod bus;
 mod dialect;
@@ -31,7 +31,7 @@ use crate::error::Result;
 use crate::transaction::NOW;
 use crate::wake::bus::Bus;
 
-/// Number of attempts before the caller is told why none succeeded: up to a quarter of a minute.
+/// Number of attempts before the caller gets the last error: up to a quarter of a minute.
 const MAX_ATTEMPTS: u32 = 30;
 /// Bound of the pause after the first attempt; it doubles with each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
@@ -53,16 +53,29 @@ impl PostgresBackend {
         let mut loan = pool.lend().await?;
         schema::migrate(&mut loan.connection).await?;
         loan.keep();
-        Ok(Self {
+        Ok(Self::over(pool, server))
+    }
+
+    /// Connects to a database of this program's schema. Nothing is migrated.
+    pub(crate) async fn open_to_read(server: &PostgresServer, connections: u32) -> Result<Self> {
+        let pool = Pool::new(server.options(), connections, server.patience());
+        let mut loan = pool.lend().await?;
+        schema::must_be_newest(&mut loan.connection).await?;
+        loan.keep();
+        Ok(Self::over(pool, server))
+    }
+
+    fn over(pool: Arc<Pool>, server: &PostgresServer) -> Self {
+        Self {
             pool,
             longer: Longer::default(),
             turns: Turns::default(),
             seed: server.seed(),
             pauses: AtomicU64::new(0),
-        })
+        }
     }
 
-    /// Tells this process from the others that use this database.
+    /// Distinguishes this process from others that use this database.
     pub(crate) fn process(&self) -> Uuid {
         Uuid::from_u64_pair(self.seed, 0)
     }
@@ -92,8 +105,8 @@ fn pause(seed: u64, number: u64, attempt: u32) -> Duration {
 
 #[async_trait]
 impl Backend for PostgresBackend {
-    async fn turn(&self, mode: Mode, was_refused: bool) -> Option<Turn> {
-        self.turns.take(mode, was_refused).await
+    async fn turn(&self, name: &'static str, mode: Mode, was_refused: bool) -> Option<Turn> {
+        self.turns.take(name, mode, was_refused).await
     }
 
     async fn begin(&self, name: &'static str, mode: Mode) -> Result<Box<dyn Driver>> {
@@ -127,7 +140,7 @@ impl Backend for PostgresBackend {
         self.check().await.map(|()| Vec::new())
     }
 
-    /// Has the server say, where a large row is inserted, what it says when its disk is full.
+    /// Makes the server report a full disk when a large row is inserted.
     #[cfg(feature = "conformance")]
     async fn limit_pages(&self, pages: u32) -> Result<()> {
         self.run(if pages == 1 {
@@ -158,7 +171,58 @@ impl Backend for PostgresBackend {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicU32;
+
+    use test_servers::postgres::{Cluster, Options};
+
     use super::*;
+    use crate::driver::{Extent, Query};
+    use crate::error::StoreError;
+
+    async fn add_one(rows: &PostgresBackend, attempts: &AtomicU32) {
+        let mut was_refused = false;
+        loop {
+            let turn = rows.turn("add one", Mode::Write, was_refused).await;
+            attempts.fetch_add(1, Ordering::Relaxed);
+            let done = async {
+                let mut driver = rows.begin("add one", Mode::Write).await?;
+                let add = Query::new("INSERT INTO burst SELECT count(*) FROM burst", &())?;
+                driver.change(add, Extent::Few).await?;
+                driver.commit().await
+            };
+            match done.await {
+                Ok(()) => return,
+                Err(StoreError::Busy) => was_refused = true,
+                Err(error) => panic!("{error}"),
+            }
+            drop(turn);
+        }
+    }
+
+    /// Writers that count the same rows and add one: of those that run at once, the server lets one commit.
+    #[tokio::test]
+    async fn writers_that_met_write_one_after_the_other() {
+        const BURSTS: u32 = 20;
+        let Some(cluster) = Cluster::start(Options::default()) else { return };
+        let database = cluster.create_database();
+        let server = PostgresServer::parse(&cluster.url(&database)).unwrap();
+        let rows = Arc::new(PostgresBackend::open(&server, 8).await.unwrap());
+        cluster.sql(&database, "CREATE TABLE burst (n bigint)");
+        let attempts = Arc::new(AtomicU32::new(0));
+        for _ in 0..BURSTS {
+            let writers = (0..6).map(|_| {
+                let (rows, attempts) = (Arc::clone(&rows), Arc::clone(&attempts));
+                tokio::spawn(async move { add_one(&rows, &attempts).await })
+            });
+            for writer in writers.collect::<Vec<_>>() {
+                writer.await.unwrap();
+            }
+        }
+        assert_eq!(cluster.sql(&database, "SELECT count(*), count(DISTINCT n) FROM burst"), "120|120");
+        let log = std::fs::read_to_string(cluster.folder().join("log")).unwrap();
+        let refused = log.matches("could not serialize access").count();
+        assert!(refused <= 10, "the first burst alone: {refused} of {} attempts", attempts.load(Ordering::Relaxed));
+    }
 
     #[test]
     fn pauses_grow_to_a_bound_and_differ_between_processes() {

@@ -1,8 +1,8 @@
-//! How long a server is waited for that says nothing: packets may vanish without anybody being told.
+//! Timeouts for a silent server: packets may vanish without an error.
 //!
-//! sqlx sets no options of sockets, so nobody on this side learns of a dead connection but by waiting. The server is asked to look
-//! for itself whether its clients are still there, and to undo transactions that do not go on: one of a client that is gone, or was
-//! stopped, holds its locks until then. Its questions also keep connections known to whatever is between, which may forget idle ones.
+//! sqlx sets no options of sockets, so only a timeout detects a dead connection. The server is configured to probe its
+//! clients, and to roll back stalled transactions, which would hold their locks if the client is gone or stopped. The probes
+//! also keep idle connections alive in middleboxes.
 
 use std::future::Future;
 use std::time::Duration;
@@ -32,8 +32,8 @@ impl Patience {
         loss: Duration::from_secs(15),
     };
 
-    /// What each new connection has the server do. After half a minute of silence it asks whether the client is there, and gives it
-    /// as long to answer; a transaction that waits for its client for twice as long as the client would wait for it is undone.
+    /// Settings of each new connection. After half a minute of silence the server probes the client, with the same timeout. It
+    /// rolls back a transaction that waits for its client for twice the client's own timeout.
     pub(super) fn settings(self) -> AssertSqlSafe<String> {
         let stopped_ms = (self.statement * 2).as_millis();
         AssertSqlSafe(format!(

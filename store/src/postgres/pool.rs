@@ -7,7 +7,7 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions as _, Executor as _, PgConnection};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::error::{translate, unreachable};
+use super::error::{connection_error, translate};
 use super::patience::{Patience, within};
 use crate::error::{Result, StoreError};
 
@@ -34,7 +34,7 @@ impl Pool {
     /// Waits for a connection, in the order of requests; makes one if none is idle.
     ///
     /// # Errors
-    /// `Unreachable`, also if none is given back in time.
+    /// `Unreachable`, also if none is given back in time; `NoAccess`.
     pub(super) async fn lend(self: &Arc<Self>) -> Result<Loan> {
         let asked = tokio::time::Instant::now();
         let permit = within(self.patience.turn, Arc::clone(&self.permits).acquire_owned()).await?;
@@ -74,7 +74,7 @@ impl Pool {
             made.execute(self.patience.settings()).await?;
             Ok(made)
         });
-        made.await?.map_err(unreachable)
+        made.await?.map_err(connection_error)
     }
 
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<PgConnection>> {

@@ -25,7 +25,7 @@ pub struct PostgresServer {
     database: String,
     password: Option<Arc<Zeroizing<String>>>,
     tls: PgSslMode,
-    /// Certificates of authorities, in PEM, that are trusted beside those of the system.
+    /// Certificates of authorities, in PEM, that are trusted in addition to the system's.
     authorities: Option<PathBuf>,
     /// What pauses between retries are drawn from. Processes that share a database need different ones.
     seed: u64,
@@ -92,7 +92,7 @@ impl PostgresServer {
         Self { seed, ..self }
     }
 
-    /// Waits so many times shorter for a server that says nothing, so that a test need not wait for minutes.
+    /// Divides the timeouts for a silent server by this number, so that tests are fast.
     #[cfg(feature = "conformance")]
     #[must_use]
     pub fn impatient(self, times: u32) -> Self {

@@ -82,6 +82,13 @@ impl Session {
         Err(error)
     }
 
+    /// Gives the connection back, on which there is no transaction any more.
+    fn give_back(&mut self) {
+        if let Some(loan) = self.loan.take() {
+            loan.keep();
+        }
+    }
+
     /// Ends a transaction whose outcome nobody waits for.
     fn end_beside(mut self, statement: &'static str) {
         let Some(mut loan) = self.loan.take() else { return };
@@ -140,16 +147,20 @@ impl Driver for Session {
             (*self).end_beside("COMMIT");
             return Ok(());
         }
+        let was_failed = self.failed;
         match self.wait(async |connection| connection.execute("COMMIT").await.map(drop)).await {
             Ok(()) => {
-                if let Some(loan) = self.loan.take() {
-                    loan.keep();
-                }
+                self.give_back();
                 Ok(())
             }
             // It may have been committed, so it must not run again.
             Err(StoreError::Unreachable(cause)) => {
                 Err(StoreError::fault(format!("the connection was lost during the commit of {}: {cause}", self.name)))
+            }
+            // A commit that the server refuses ends the transaction: a rollback would find none, and both sides would log that.
+            Err(error) if !was_failed => {
+                self.give_back();
+                Err(error)
             }
             Err(error) => {
                 (*self).end_beside("ROLLBACK");
@@ -161,5 +172,49 @@ impl Driver for Session {
     async fn rollback(self: Box<Self>) -> Result<()> {
         (*self).end_beside("ROLLBACK");
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use test_servers::postgres::{Cluster, Options};
+
+    use super::super::PostgresServer;
+    use super::super::pool::Pool;
+    use super::*;
+
+    #[tokio::test]
+    async fn refused_commit_leaves_no_transaction_to_roll_back() {
+        let Some(cluster) = Cluster::start(Options::default()) else { return };
+        let database = cluster.create_database();
+        cluster.sql(
+            &database,
+            "CREATE TABLE pair (name text PRIMARY KEY, n int); INSERT INTO pair VALUES ('a', 0), ('b', 0)",
+        );
+        let server = PostgresServer::parse(&cluster.url(&database)).unwrap();
+        let pool = Pool::new(server.options(), 2, server.patience());
+        let mut sessions = Vec::new();
+        for (read, write) in [
+            ("SELECT n FROM pair WHERE name = 'a'", "UPDATE pair SET n = 1 WHERE name = 'b'"),
+            ("SELECT n FROM pair WHERE name = 'b'", "UPDATE pair SET n = 1 WHERE name = 'a'"),
+        ] {
+            let loan = pool.lend().await.unwrap();
+            let mut session = Session::begin(loan, "skew", Mode::Write, &Longer::default()).await.unwrap();
+            session.wait(async |connection| connection.execute(read).await.map(drop)).await.unwrap();
+            sessions.push((session, write));
+        }
+        for (session, write) in &mut sessions {
+            session.wait(async |connection| connection.execute(*write).await.map(drop)).await.unwrap();
+        }
+        let mut refused = 0;
+        for (session, _) in sessions {
+            refused += u32::from(matches!(Box::new(session).commit().await, Err(StoreError::Busy)));
+        }
+        assert_eq!(refused, 1, "each read what the other changed");
+        // Both connections are free, outside of a transaction.
+        let (one, other) = (pool.lend().await.unwrap(), pool.lend().await.unwrap());
+        drop((one, other));
+        let log = std::fs::read_to_string(cluster.folder().join("log")).unwrap();
+        assert!(log.contains("could not serialize access") && !log.contains("no transaction in progress"), "{log}");
     }
 }

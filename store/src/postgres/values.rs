@@ -84,7 +84,7 @@ fn without_nul(text: &str) -> Cow<'_, str> {
     if text.contains('\0') { text.replace('\0', "\u{fffd}").into() } else { text.into() }
 }
 
-/// A NULL of the type that the statement asks for.
+/// A NULL of the type that the statement expects.
 struct Null;
 
 impl Type<Postgres> for Null {

@@ -1,7 +1,7 @@
 //! A copy of a database file that others may be writing to, by SQLite's online backup.
 //!
-//! The copy is of one state. That state stays readable in the write-ahead log while its pages are copied, so writers go on;
-//! the log alone cannot be emptied meanwhile ([`Store::empty_log`](crate::Store::empty_log)).
+//! The copy is of one state. That state stays readable in the write-ahead log while its pages are copied, so writers continue;
+//! only the log cannot be emptied until then ([`Store::empty_log`](crate::Store::empty_log)).
 
 use std::fs::File;
 use std::path::Path;
@@ -49,7 +49,7 @@ pub(super) fn copy(source: Connection, to: &Path, mut on_progress: impl FnMut(Co
     }
     drop(backup);
     drop(source);
-    // Whoever reads the copy leaves no files beside it.
+    // Readers of the copy leave no files next to it.
     copy.query_row("PRAGMA journal_mode = DELETE", (), |row| row.get::<_, String>(0)).map_err(translate)?;
     if let Some(problem) = problems(&copy)?.into_iter().next() {
         return Err(StoreError::corrupt(problem));

@@ -130,7 +130,7 @@ impl Backend for SqliteBackend {
 
     async fn empty_log(&self) -> Result<()> {
         let empty = |connection: &Connection| {
-            // Writers wait meanwhile, so the timeout is shorter than for a lock.
+            // Writers wait for this, so the timeout is shorter than for a lock.
             connection.busy_timeout(LOG_TIMEOUT).map_err(translate)?;
             let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
             let blocked = connection.query_row(checkpoint, [], |row| row.get::<_, bool>(0)).map_err(translate);

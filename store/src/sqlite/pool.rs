@@ -104,7 +104,7 @@ impl Loan {
         result
     }
 
-    /// Uses the connection for a query, here or beside as it touches few rows or many.
+    /// Uses the connection for a query, on this thread or on another one, by the number of rows.
     async fn ask<T: Send + 'static>(
         &mut self,
         query: Query<'_>,

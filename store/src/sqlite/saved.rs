@@ -1,5 +1,5 @@
-//! A database in memory that can be set back to what it once held, for whoever begins alike again and again: nothing is migrated
-//! anew, and prepared statements stay prepared.
+//! A reusable snapshot of a migrated in-memory database: restoring it needs no migration, and prepared statements stay
+//! prepared.
 
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
@@ -9,14 +9,14 @@ use super::{STATEMENTS, SqliteBackend};
 use crate::error::Result;
 
 impl SqliteBackend {
-    /// Keeps the present rows of every table, in a database beside this one, for [`restore`](Self::restore). Once.
+    /// Keeps the present rows of every table, in a second database, for [`restore`](Self::restore). Once.
     pub(crate) async fn save(&self) -> Result<()> {
         let save = |connection: &Connection| {
             let mut statements = "ATTACH DATABASE ':memory:' AS saved;".to_owned();
             for table in tables(connection)? {
                 statements += &format!("CREATE TABLE saved.{table} AS SELECT * FROM main.{table};");
             }
-            // Those that set tables back are prepared once, beside all others.
+            // The statements that restore tables are prepared once, in addition to the others.
             connection.set_prepared_statement_cache_capacity(2 * STATEMENTS);
             // A plan that looks at what is bound is made anew at every use.
             connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(translate)?;

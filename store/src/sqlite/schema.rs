@@ -13,7 +13,7 @@ pub(super) fn migrate(connection: &Connection) -> Result<()> {
     let found = version(connection)?;
     for step in missing(MIGRATIONS, found)? {
         let transaction = begin(connection)?;
-        // Another process may have applied it meanwhile.
+        // Another process may have applied it in between.
         if version(&transaction)? < step.version {
             transaction.execute_batch(step.up).map_err(translate)?;
             transaction

@@ -14,7 +14,7 @@ use crate::error::Result;
 const LINGER: Duration = Duration::from_millis(5);
 /// Events that go out together.
 const TOGETHER_MAX: usize = 1024;
-/// Pause before the bus is used again after it failed. Everybody looks at the rows once after each.
+/// Pause before the bus is used again after it failed. All waiters check the rows once after each pause.
 const AWAY: Duration = Duration::from_secs(1);
 
 /// A way to all processes that use the same rows.
@@ -88,7 +88,7 @@ async fn listen(bus: Arc<dyn Bus>, here: broadcast::WeakSender<WakeEvent>, proce
     let mut is_away = false;
     loop {
         let mut heard = |text: Option<&str>| match text {
-            // Nobody knows what was missed before.
+            // Earlier signals may have been missed.
             None => publish(WakeEvent::Lost),
             Some(text) => message::decode(process, text).into_iter().for_each(publish),
         };

@@ -11,7 +11,7 @@ use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
-use super::super::{NOW, fresh, store};
+use super::{NOW, fresh, store};
 
 const TTL: Duration = Duration::from_secs(30);
 

@@ -8,7 +8,7 @@ use store::{Result, Store, StoreError};
 use test_servers::postgres::{Cluster, Options};
 use uuid::Uuid;
 
-use super::super::{NOW, fresh, store};
+use super::{NOW, fresh, store};
 
 const TTL: Duration = Duration::from_secs(30);
 

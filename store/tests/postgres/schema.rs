@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use store::{Store, StoreError};
 
-use super::super::{config, fresh, store};
+use super::{config, fresh, store};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn processes_that_start_at_once_migrate_once() {

@@ -4,7 +4,7 @@ use federation::id::Digest;
 use federation::time::Timestamp;
 use store::entity::used_nonce::NONCES_KEPT;
 
-use crate::{fresh, store};
+use crate::postgres::{fresh, store};
 
 #[tokio::test]
 async fn transactions_are_told_the_servers_time_at_which_they_ask() {

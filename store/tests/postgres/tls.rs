@@ -4,7 +4,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 use store::{Result, Store, StoreError};
 use test_servers::postgres::{Cluster, Options, USER};
 
-use super::super::{config, fresh};
+use super::{config, fresh};
 
 const PASSWORD: &str = "geheim%/@ü";
 const ENCODED: &str = "geheim%25%2F%40%C3%BC";
@@ -59,14 +59,15 @@ async fn a_certificate_of_the_hosts_name_from_a_trusted_authority_is_wanted() {
     for (refused, part) in [
         (url("127.0.0.1", "verify-full", &ours), "not valid for name"),
         (url("localhost", "verify-full", &theirs), "invalid peer certificate"),
-        (url("localhost", "verify-full", "/no/such/file"), "No such file"),
-        (url("localhost", "disable", &ours), "pg_hba.conf"),
+        (url("localhost", "disable", &ours), "no pg_hba.conf entry"),
     ] {
         let error = open(&refused).await.unwrap_err();
-        let StoreError::Unreachable(told) = &error else { panic!("{error:?}") };
+        let StoreError::NoAccess(told) = &error else { panic!("{error:?}") };
         assert!(told.contains(part), "{refused}: {told}");
         assert!(!told.contains("geheim"), "{told}");
     }
+    let error = open(&url("localhost", "verify-full", "/no/such/file")).await.unwrap_err();
+    assert!(matches!(&error, StoreError::Unreachable(told) if told.contains("No such file")), "{error:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -77,10 +78,7 @@ async fn a_wrong_password_is_told_without_it() {
     for credentials in [USER, &format!("{USER}:verraten")] {
         let error = open(&url(credentials)).await.unwrap_err();
         let told = format!("{error} {error:?}");
-        assert!(
-            matches!(error, StoreError::Unreachable(_)) && told.contains("password authentication failed"),
-            "{told}"
-        );
+        assert!(matches!(error, StoreError::NoAccess(_)) && told.contains("password authentication failed"), "{told}");
         assert!(!told.contains("verraten"), "{told}");
     }
 }
@@ -90,7 +88,7 @@ async fn a_database_that_is_not_there_is_told_at_once() {
     let Some((_, database, url)) = fresh() else { return };
     let absent = url.replace(&format!("/{database}"), "/nowhere");
     let error = open(&absent).await.unwrap_err();
-    assert!(matches!(&error, StoreError::Unreachable(told) if told.contains("nowhere")), "{error:?}");
+    assert!(matches!(&error, StoreError::NoAccess(told) if told.contains("nowhere")), "{error:?}");
     let nobody = url.replace("tributary-pg", "tributary-absent");
     assert!(matches!(open(&nobody).await, Err(StoreError::Unreachable(_))));
 }

@@ -4,7 +4,7 @@ use crate::problem::Checks;
 use crate::{Analytics, MAX_ANALYTICS_BYTES, ModelSpec, TaskSpec, TrainingPlan};
 
 impl TaskSpec {
-    /// Rejects settings that an analysis does not support, and those without meaning for it.
+    /// Rejects settings that are unsupported or meaningless for an analysis.
     pub(super) fn check_analytics(&self, analytics: &Analytics, checks: &mut Checks) {
         checks.require(
             analytics.to_bytes().len() <= MAX_ANALYTICS_BYTES,

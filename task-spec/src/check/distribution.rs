@@ -1,4 +1,4 @@
-//! Metrics that are transmitted as distributions.
+//! Metrics transmitted as distributions.
 
 use crate::distribution::distribution;
 use crate::problem::Checks;

@@ -1,10 +1,10 @@
-//! Weights by loss, and the settings that exclude them.
+//! Weights by loss, and incompatible settings.
 
 use crate::TaskSpec;
 use crate::problem::Checks;
 
 impl TaskSpec {
-    /// Checks that need no codec; `learning` checks whether weights are fine enough.
+    /// Checks without a codec; `learning` checks the resolution of weights.
     pub(super) fn check_fairness(&self, checks: &mut Checks) {
         let Some(fairness) = &self.training.fairness else { return };
         checks.within(fairness.q, 0.0..=10.0, "training.fairness.q");

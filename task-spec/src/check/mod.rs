@@ -1,12 +1,14 @@
-//! Validation of a task: all problems at once, each with what would be right.
-//!
-//! `learning` checks the model's shapes and the headroom of its sums, `secure-agg` the thresholds.
+//! Validation of a task: reports all problems at once, each with a valid alternative. `learning` checks the model's shapes and the headroom
+//! of its sums, `secure-agg` the thresholds.
 
 mod analytics;
+mod batches;
 mod compression;
 mod distribution;
 mod fairness;
 mod gate;
+mod graph;
+mod initial_model;
 mod local;
 mod optimizer;
 mod personalization;
@@ -34,6 +36,10 @@ impl TaskSpec {
     pub fn check(&self, deployment: &Deployment) -> Result<(), Vec<SpecError>> {
         let mut checks = Checks::default();
         self.check_names(&mut checks);
+        if let Some(initial) = &self.model.initial {
+            self.check_initial_model(initial, &mut checks);
+        }
+        graph::check(&self.model, &mut checks);
         self.check_training(&mut checks);
         self.check_local_training(&mut checks);
         self.check_selection(&mut checks);
@@ -44,6 +50,7 @@ impl TaskSpec {
         self.check_gate(&mut checks);
         if self.secure_aggregation.enabled {
             self.check_secure_aggregation(&mut checks, deployment);
+            self.check_batches(&mut checks);
         }
         self.check_fairness(&mut checks);
         self.check_solver(&mut checks);
@@ -63,7 +70,11 @@ impl TaskSpec {
     }
 
     fn check_names(&self, checks: &mut Checks) {
-        checks.require(is_name(&self.name), "name", "must be 1 to 64 letters, digits, '-', '_' or '.'");
+        checks.require(
+            is_name(&self.name),
+            "name",
+            "must be 1 to 64 letters, digits, '-', '_' or '.', and not of dots alone",
+        );
         checks.require(self.description.len() <= 4096, "description", "must be at most 4096 bytes");
         checks.require(
             self.analytics.is_some() || !self.model.tensors.is_empty(),
@@ -72,8 +83,13 @@ impl TaskSpec {
         );
         checks.require(self.model.personal.len() <= 256, "model.personal", "must be at most 256 patterns");
         for tensor in &self.model.tensors {
-            if let Initial::Uniform { bound } = tensor.init {
-                checks.positive(f64::from(bound), "model.tensors.init.uniform.bound");
+            match tensor.init {
+                Initial::Zeros | Initial::Ones => (),
+                Initial::Constant { value } => {
+                    checks.require(value.is_finite(), "model.tensors.init.constant.value", "must be finite");
+                }
+                Initial::Uniform { bound } => checks.positive(f64::from(bound), "model.tensors.init.uniform.bound"),
+                Initial::Normal { std } => checks.positive(f64::from(std), "model.tensors.init.normal.std"),
             }
         }
         let unique: BTreeSet<_> = self.metrics.iter().collect();
@@ -82,7 +98,7 @@ impl TaskSpec {
                 && unique.len() == self.metrics.len()
                 && self.metrics.iter().all(|name| is_name(name)),
             "metrics",
-            "must be at most 16 different names of letters, digits, '-', '_' or '.'",
+            "must be at most 16 different names of letters, digits, '-', '_' or '.', and not of dots alone",
         );
         checks.require(
             self.retain.is_none_or(|retain| retain.last >= 1),
@@ -104,7 +120,7 @@ impl TaskSpec {
         }
     }
 
-    /// Rejects settings under which a round could never complete.
+    /// Rejects settings under which rounds cannot complete.
     fn check_rounds(&self, checks: &mut Checks, deployment: &Deployment) {
         let rounds = &self.rounds;
         let (select_min, select_max) = (self.select_min(), rounds.select_max);
@@ -169,7 +185,7 @@ impl TaskSpec {
         checks.require(aggregation.max_weight >= 1, "aggregation.max_weight", "must be at least 1");
     }
 
-    /// Checks that need no protocol parameters; `secure-agg` checks the thresholds.
+    /// Checks without protocol parameters; `secure-agg` checks the thresholds.
     fn check_secure_aggregation(&self, checks: &mut Checks, deployment: &Deployment) {
         let secure = &self.secure_aggregation;
         let least = secure.min_cohort.unwrap_or(MIN_SECURE_COHORT);

@@ -1,7 +1,7 @@
 //! Requirements of privacy on the rest of the task.
 
 use crate::problem::Checks;
-use crate::{Cohort, PrivacyMechanism, Sampling, TaskSpec};
+use crate::{Cohort, PrivacyMechanism, Sampling, TaskSpec, Turns};
 
 impl TaskSpec {
     /// [`PrivacySpec::check`](super::PrivacySpec::check) validates the privacy settings themselves.
@@ -40,7 +40,17 @@ impl TaskSpec {
             checks.require_with(needed <= population, field, || {
                 format!("needs {needed} participants at once, above privacy.population = {population}: no cohort could ever be drawn")
             });
+            if let Some(problem) = self.turns().and_then(|turns| turns.check(population).err()) {
+                checks.require_with(needed > population, "privacy.population", || problem.to_string());
+            }
         }
+    }
+
+    /// The turns of the population's members under a mechanism's limits on participations, if it has any.
+    fn turns(&self) -> Option<Turns> {
+        let (privacy, needed) = (&self.privacy, self.select_min());
+        let cohort = self.draw(privacy.population?.max(needed)).cohort.max(1);
+        Some(Turns { present: needed, ..Turns::of(privacy, cohort, self.rounds.count.max(1))? })
     }
 
     /// A banded matrix's guarantee needs selection to enforce the limits on participations.
@@ -61,7 +71,7 @@ impl TaskSpec {
         }
     }
 
-    /// Amplification by sampling holds only for the draw that its proof assumes.
+    /// Amplification by sampling is valid only for the draw assumed by its proof.
     fn check_sampling(&self, checks: &mut Checks, sampling: &Sampling) {
         let selection = &self.selection;
         match (sampling, selection.cohort) {

@@ -1,4 +1,4 @@
-//! Settings that cannot be combined with training ahead of rounds.
+//! Settings incompatible with training ahead of rounds.
 
 use crate::problem::Checks;
 use crate::{

@@ -1,4 +1,4 @@
-//! Selection: ranges, and no strategy that needs information the task hides.
+//! Selection: ranges, and strategies that need information hidden by the task.
 
 use crate::problem::Checks;
 use crate::{Cohort, MAX_COHORT, MAX_CRITERIA, Oort, Strategy, TRAINING_LOSS, TaskSpec};

@@ -1,4 +1,4 @@
-//! Settings that exclude a local solver or an adaptive μ.
+//! Settings incompatible with a local solver or an adaptive μ.
 
 use crate::problem::Checks;
 use crate::{MAX_METRICS, MAX_STEPS, Personalization, Solver, TaskSpec};
@@ -29,7 +29,7 @@ impl TaskSpec {
         );
     }
 
-    /// Checks that need no codec.
+    /// Checks without a codec.
     pub(super) fn check_solver(&self, checks: &mut Checks) {
         let Some(solver) = self.training.solver() else { return };
         let field = "training.solver";

@@ -130,7 +130,7 @@ impl PrivacySpec {
     }
 }
 
-/// What is wrong with the settings, if anything.
+/// The problem of the settings, if any.
 fn problem(adaptive: &AdaptiveClip) -> Option<&'static str> {
     if !(adaptive.quantile > 0.0 && adaptive.quantile < 1.0) {
         Some("the quantile must be above 0 and below 1")

@@ -3,8 +3,10 @@
 //! `learning` computes the cost.
 
 mod check;
+mod turns;
 
 pub use check::{NOISE_RANGE, SAMPLING_RATE_MIN};
+pub use turns::{TooFewTurns, Turns};
 
 use serde::{Deserialize, Serialize};
 
@@ -88,23 +90,23 @@ named_enum! {
     }
 }
 
-/// Who adds a mechanism's noise.
+/// The parties that add a mechanism's noise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoisedBy {
-    /// Nobody: nothing is promised.
+    /// No noise, and no guarantee.
     Nobody,
     /// The coordinator, for each round by itself.
     Coordinator,
-    /// The coordinator, such that the noise of a round depends on that of others.
+    /// The coordinator, with noise correlated over rounds.
     CoordinatorOverRounds,
     /// The participants of a sum together: a share does not hide the update it was added to.
     Cohort,
-    /// Each participant all that its own update needs.
+    /// Each participant adds the full noise of its own update.
     EachParticipant,
 }
 
 impl PrivacyMechanism {
-    /// Who adds its noise.
+    /// The parties that add the mechanism's noise.
     #[must_use]
     pub fn noised_by(self) -> NoisedBy {
         match self {
@@ -116,8 +118,8 @@ impl PrivacyMechanism {
         }
     }
 
-    /// Whether its noise is correlated over rounds, so that its promise is for any order of participants and limits how often
-    /// each of them takes part.
+    /// Whether its noise is correlated over rounds. The guarantee then holds for any order of participants, and limits the number of their
+    /// participations.
     #[must_use]
     pub fn is_correlated(self) -> bool {
         self.noised_by() == NoisedBy::CoordinatorOverRounds
@@ -129,7 +131,7 @@ impl PrivacyMechanism {
         matches!(self.noised_by(), NoisedBy::Cohort | NoisedBy::EachParticipant)
     }
 
-    /// Whether its guarantee requires that no single update is seen.
+    /// Whether its guarantee requires that single updates stay hidden.
     #[must_use]
     pub fn needs_secure_aggregation(self) -> bool {
         self.noised_by() == NoisedBy::Cohort
@@ -275,8 +277,8 @@ impl PrivacySpec {
         self.mechanism != PrivacyMechanism::None
     }
 
-    /// Fewest rounds that each participant sits out after taking part, and most rounds that it takes part in (0: any number): what
-    /// the promise holds selection to.
+    /// Minimum number of rounds between two participations, and maximum number of participations (0: unlimited). The guarantee requires
+    /// selection to respect both.
     #[must_use]
     pub fn limits(&self) -> (u32, u32) {
         match self.mechanism {
@@ -293,15 +295,14 @@ impl PrivacySpec {
         }
     }
 
-    /// With noise that needs a distance between participations of one participant: takes the longest one, `longest` rounds, where
-    /// none was given.
+    /// Sets the missing distance between participations to the longest one, `longest` rounds, if the noise needs a distance.
     pub fn complete(&mut self, longest: u32) {
         if self.mechanism == PrivacyMechanism::BandedMatrix && self.participations != Some(1) {
             self.separation = self.separation.or(Some(longest));
         }
     }
 
-    /// Whether nothing at all was written.
+    /// Whether all settings are absent.
     pub(crate) fn is_silent(&self) -> bool {
         *self == Self::default()
     }

@@ -1,4 +1,4 @@
-//! `[selection]`: what is refused, with what would be right.
+//! `[selection]`: rejections, with valid alternatives.
 
 use super::*;
 

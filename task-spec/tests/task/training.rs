@@ -1,4 +1,4 @@
-//! `[training]`: what is refused, with what would be right.
+//! `[training]`: rejections, with valid alternatives.
 
 use super::*;
 
@@ -78,7 +78,7 @@ fn solvers_are_checked() {
         assert_eq!(task.training.solver(), task.training.solver);
     }
     let field = &["training.solver"];
-    // Epochs are not steps; what the plan says is.
+    // The explicit number of steps is used, not the epochs.
     refuses(field, |t| t.training.solver = Some(Solver::FedNova { steps: None }));
     let mut task = parse(SMALL);
     (task.training.solver, task.training.steps) = (Some(Solver::FedNova { steps: None }), Some(7));

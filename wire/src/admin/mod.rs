@@ -1,13 +1,13 @@
-//! Bodies of the operator routes that change something.
+//! Bodies of the operator routes that change state.
 
 use std::collections::BTreeMap;
 
-use federation::id::{ParticipantId, TaskId, TokenId};
+use federation::id::{Digest, ParticipantId, TaskId, TokenId};
 use federation::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use task_spec::TaskSpec;
 
-/// Paths of what operators change.
+/// Paths of the operator routes that change state.
 pub mod route {
     /// `POST`: stop opening rounds.
     pub const TASK_PAUSE: &str = "/v1/tasks/{task}/pause";
@@ -17,34 +17,39 @@ pub mod route {
     pub const TASK_CANCEL: &str = "/v1/tasks/{task}/cancel";
     /// `POST`: skip all round numbers that participants have seen.
     pub const TASK_REBASE: &str = "/v1/tasks/{task}/rebase";
-    /// `POST`: keep this model version, whatever the task retains.
+    /// `PUT`: the manifest of a model file for later tasks ([`super::ModelFile`]). Its parts are uploaded separately. The reply,
+    /// [`super::ModelFileReply`], lists the missing parts.
+    pub const MODEL_FILE: &str = "/v1/model-files/{sha256}";
+    /// `PUT`: a part of 8 MiB of such a file, by its own SHA-256; the last part may be shorter. 204.
+    pub const MODEL_FILE_PART: &str = "/v1/model-file-parts/{sha256}";
+    /// `POST`: keep this model versionregardless of the task's retention.
     pub const MODEL_PIN: &str = "/v1/tasks/{task}/models/{version}/pin";
-    /// `POST`: keep it no longer than others.
+    /// `POST`: remove the pin, so that the task's retention applies again.
     pub const MODEL_UNPIN: &str = "/v1/tasks/{task}/models/{version}/unpin";
     /// `POST`: publish this model version again, as the newest.
     pub const MODEL_RESTORE: &str = "/v1/tasks/{task}/models/{version}/restore";
-    /// `POST`: this model version is to be used.
+    /// `POST`: release this model version for use.
     pub const MODEL_PROMOTE: &str = "/v1/tasks/{task}/models/{version}/promote";
-    /// `PUT`, by a server of models that reads the task: what it serves, [`crate::inspect::ServerReport`]. `DELETE`: it stops.
+    /// `PUT`, by an inference server that reads the task: its report, [`crate::inspect::ServerReport`]. `DELETE`: unregister it.
     pub const TASK_SERVER: &str = "/v1/tasks/{task}/servers/{server}";
     /// `POST`: stop waiting for this participant in this round.
     pub const EXCUSE: &str = "/v1/tasks/{task}/rounds/{round}/assignments/{participant}/excuse";
-    /// `POST`: reject its certificate from now on.
+    /// `POST`: revoke the participant's certificate.
     pub const PARTICIPANT_REVOKE: &str = "/v1/participants/{participant}/revoke";
     /// `POST`: a one-time token for one participant. [`super::CreateEnrollmentToken`].
     pub const ENROLLMENT_TOKENS: &str = "/v1/enrollment-tokens";
     /// `GET`, `POST`: operator tokens. [`super::CreateOperatorToken`].
     pub const OPERATOR_TOKENS: &str = "/v1/operator-tokens";
-    /// `GET`, by any token: what it allows, [`super::BearerView`].
+    /// `GET`, with any token: the token's permissions, [`super::BearerView`].
     pub const OPERATOR_TOKEN: &str = "/v1/operator-tokens/current";
     /// `POST`: revoke an operator token.
     pub const OPERATOR_TOKEN_REVOKE: &str = "/v1/operator-tokens/{token}/revoke";
-    /// `GET`: the ways to sign in with a browser, [`super::SignInWays`]. `POST`, no token but the one in the body: a cookie in its
-    /// place. [`super::CreateSignIn`].
+    /// `GET`: the available ways to sign in with a browser, [`super::SignInWays`]. `POST`, authenticated by the token in the body: exchange
+    /// it for a cookie, [`super::CreateSignIn`].
     pub const SIGN_INS: &str = "/v1/sign-ins";
-    /// `POST`, by the dashboard: where the identity provider signs operators in, [`super::AuthorizationView`].
+    /// `POST`, by the dashboard: the URL where the identity provider signs operators in, [`super::AuthorizationView`].
     pub const SIGN_IN_AUTHORIZATION: &str = "/v1/sign-ins/authorization";
-    /// `GET`: whose cookie it is, [`super::SignInView`]. `DELETE`: sign out.
+    /// `GET`: the owner of the cookie, [`super::SignInView`]. `DELETE`: sign out.
     pub const SIGN_IN: &str = "/v1/sign-ins/current";
 }
 
@@ -67,6 +72,28 @@ pub struct CheckedTask {
     pub parameters: u64,
     /// Size of one masked input.
     pub update_bytes: u64,
+}
+
+/// Bytes of a part of a model file; the last part may be shorter.
+pub const MODEL_FILE_PART_BYTES: usize = 8 << 20;
+
+/// Body of `PUT` [`crate::route::MODEL_FILE`]: a safetensors file in parts of 8 MiB, the last of which may be shorter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ModelFile {
+    /// Length of the file, in bytes.
+    pub bytes: u64,
+    /// SHA-256 of each part, in order.
+    pub parts: Vec<Digest>,
+}
+
+/// The answer to a [`ModelFile`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ModelFileReply {
+    /// The parts, counted from 0, that are not stored: send them, then the list again. Empty once the file is stored.
+    pub missing: Vec<u32>,
 }
 
 /// Body of `POST` [`crate::route::ENROLLMENT_TOKENS`].

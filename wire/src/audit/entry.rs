@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::finding::Finding;
 use super::hex::{AuditKey, Hex};
 
-/// Version of the form of an export.
+/// Version of the export format.
 pub const FORMAT: u32 = 1;
 const ENTRY: &[u8] = b"tributary audit entry 1\0";
 const HEAD: &[u8] = b"tributary audit head 1\0";
@@ -64,7 +64,7 @@ pub struct Head {
 }
 
 impl Head {
-    /// Signs the end of a log.
+    /// Signs a head for the end of a log.
     #[must_use]
     pub fn sign(end: ChainEnd, at: Timestamp, pair: &Ed25519KeyPair) -> Self {
         let (mut key, mut signature) = ([0; 32], [0; 64]);
@@ -73,7 +73,7 @@ impl Head {
         Self { position: end.position, hash: end.hash, at, key: Hex(key), signature: Hex(signature) }
     }
 
-    /// Whether its key has signed it.
+    /// Whether the key that it names signed the head.
     #[must_use]
     pub fn is_signed(&self) -> bool {
         let end = ChainEnd { position: self.position, hash: self.hash };
@@ -97,12 +97,12 @@ pub struct AuditKeyView {
     pub head: Option<Head>,
 }
 
-/// How far a chain of entries goes.
+/// End of a hash chain: position and hash of its last entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChainEnd {
     /// Number of entries so far.
     pub position: u64,
-    /// That of the last entry; zeros before the first.
+    /// Hash of the last entry; zeros before the first.
     pub hash: Digest,
 }
 
@@ -113,7 +113,7 @@ impl Default for ChainEnd {
 }
 
 impl ChainEnd {
-    /// The end of the chain with one more event.
+    /// Extends the chain by one event.
     #[must_use]
     pub fn and(self, event: &Event) -> Self {
         let position = self.position.saturating_add(1);
@@ -128,10 +128,10 @@ impl ChainEnd {
         Self { position, hash: Digest(hash) }
     }
 
-    /// The same for an entry, which has to be the next one.
+    /// Extends the chain by an entry, after checking that it is the next one.
     ///
     /// # Errors
-    /// [`Finding`]: another entry is in its place, or it was changed, or the one before it.
+    /// [`Finding`] if another entry is in its place, or if this entry or its predecessor was changed.
     pub fn check(self, entry: &Entry) -> Result<Self, Finding> {
         let expected = self.position.saturating_add(1);
         if entry.position > expected {
@@ -171,7 +171,7 @@ pub enum Line {
 }
 
 impl Line {
-    /// Its text, with the end of the line.
+    /// The line's text, with a newline.
     #[must_use]
     pub fn text(&self) -> String {
         // Ids, numbers and text: this cannot fail.

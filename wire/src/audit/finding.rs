@@ -1,8 +1,8 @@
-//! What can be wrong with a log.
+//! Defects of an audit log.
 
 use super::hex::AuditKey;
 
-/// What is wrong with a log. Positions count from 1.
+/// A defect of an audit log. Positions count from 1.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Finding {
     #[error("line {line} is not one of an export of the audit log: {problem}")]
@@ -20,7 +20,7 @@ pub enum Finding {
     Misplaced { expected: u64, found: u64 },
     #[error("position {0} was changed: its line is not as an export writes it, or its hash does not follow from it")]
     Changed(u64),
-    /// Whoever changes an entry and makes its hash fit is seen at the next entry alone, which may have been changed itself.
+    /// If an entry was changed and its hash recomputed, only the next entry shows it, and that entry may itself be the changed one.
     #[error(
         "position {0} was changed, or the entry before it together with its hash: the hash at position {0} does not \
          follow from the two"

@@ -1,4 +1,4 @@
-//! Bytes of a fixed number as text.
+//! Byte arrays of fixed length in hexadecimal.
 
 use std::fmt;
 use std::str::FromStr;

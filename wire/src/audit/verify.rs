@@ -6,21 +6,21 @@ use super::entry::{ChainEnd, FORMAT, Head, Line};
 use super::finding::Finding;
 use super::hex::AuditKey;
 
-/// A log in which nothing is wrong.
+/// Summary of a log without defects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verified {
     pub entries: u64,
-    /// When the head was signed that covers all of them.
+    /// Time of the signed head that covers all entries.
     pub signed_at: Timestamp,
     pub key: AuditKey,
 }
 
-/// Takes the lines of an export, in order.
+/// Verifies the lines of an export, in order.
 #[derive(Debug)]
 pub struct Verifier {
-    /// The key that must have signed it, if it is known.
+    /// The expected signing key, if known.
     key: Option<AuditKey>,
-    /// A head that somebody kept.
+    /// A head that the auditor kept from an earlier export.
     kept: Option<Head>,
     lines: u64,
     header: Option<AuditKey>,
@@ -29,11 +29,11 @@ pub struct Verifier {
 }
 
 impl Verifier {
-    /// With the key that must have signed the log, and a head that was kept apart from it, if they are known. Without the key,
-    /// the one that the log itself names is taken.
+    /// Expects the log to be signed by `key` and to contain the entry of the head `kept`, where given. Without `key`, the verifier uses the
+    /// key that the log itself names.
     ///
     /// # Errors
-    /// [`Finding::Signature`] if the head that was kept is not signed.
+    /// [`Finding::Signature`] if the signature of `kept` is invalid.
     pub fn new(key: Option<AuditKey>, kept: Option<Head>) -> Result<Self, Finding> {
         if let Some(kept) = kept.as_ref().filter(|kept| !kept.is_signed()) {
             return Err(Finding::Signature(kept.position));
@@ -44,16 +44,16 @@ impl Verifier {
     /// Takes the next line, without its end.
     ///
     /// # Errors
-    /// [`Finding`]: the first thing that is wrong.
+    /// [`Finding`]: the first defect.
     pub fn line(&mut self, text: &str) -> Result<(), Finding> {
         self.lines += 1;
         let line = self.lines;
         let read: Line =
             serde_json::from_str(text).map_err(|error| Finding::Unreadable { line, problem: error.to_string() })?;
-        // Nothing may stand in a line that its hash does not cover.
+        // The hash must cover every character of the line.
         if read.text().trim_end() != text {
             return Err(match (read, self.header, &self.head) {
-                // By its place, since what it says of itself may be what was changed.
+                // Identified by its position in the file, since its own fields may be the changed ones.
                 (Line::Entry(_), Some(_), None) => Finding::Changed(self.end.position.saturating_add(1)),
                 (Line::Entry(_) | Line::Header(_) | Line::Head(_), _, _) => {
                     Finding::Unreadable { line, problem: "it is not written as an export writes it".to_owned() }

@@ -1,4 +1,4 @@
-//! Tasks or rounds side by side: what sets them apart, and what came of it.
+//! Side-by-side comparison of tasks or rounds: their settings and results.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub struct Comparison {
 /// Sums over the latest attempts at all rounds of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RoundTotals {
-    /// Number of rounds, in whatever state.
+    /// Number of rounds, in any state.
     pub rounds: u64,
     pub completed: u64,
     pub failed: u64,
@@ -47,7 +47,7 @@ pub struct RoundTotals {
     pub bytes_down: u64,
 }
 
-/// What is compared of a task or a round.
+/// The compared values of a task or round.
 #[derive(Clone, Debug, Default)]
 pub struct Column {
     pub name: String,
@@ -77,7 +77,7 @@ impl Column {
         Self { name, keys, last, total }
     }
 
-    /// Of one attempt at a round.
+    /// The column of one attempt at a round.
     #[must_use]
     pub fn of_round(name: String, keys: BTreeMap<String, String>, round: &RoundView) -> Self {
         Self { name, keys, last: figures(round).into_iter().collect(), total: BTreeMap::new() }
@@ -100,7 +100,7 @@ impl Comparison {
     }
 }
 
-/// A line for each name that some column has.
+/// One line for each name in any column.
 fn lines<T: Clone>(columns: &[(TaskId, Column)], of: impl Fn(&Column) -> &BTreeMap<String, T>) -> Vec<ComparedLine<T>> {
     let names: BTreeSet<_> = columns.iter().flat_map(|(_, column)| of(column).keys()).collect();
     let values = |name: &String| columns.iter().map(|(_, column)| of(column).get(name).cloned()).collect();

@@ -1,4 +1,4 @@
-//! The devices of coordinators that worked on sums.
+//! The accelerators that coordinators used for sums.
 
 use std::collections::BTreeMap;
 

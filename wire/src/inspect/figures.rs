@@ -5,7 +5,7 @@ use super::{DistributionView, EpsilonView, MetricView, RoundView};
 /// A number of a round, by name.
 pub type Figure<T> = (&'static str, fn(&T) -> Option<f64>);
 
-/// Numbers that every tool can draw over the rounds of a task.
+/// Numbers of every task's rounds, for charts.
 pub const FIGURES: [Figure<RoundView>; 6] = [
     ("seconds", |round| Some(round.seconds)),
     ("cohort", |round| Some(round.cohort.into())),
@@ -33,6 +33,19 @@ const DISTRIBUTION: [Figure<DistributionView>; 6] = [
     ("p75", |of| Some(of.p75)),
     ("p90", |of| Some(of.p90)),
 ];
+
+/// Whether a number of [`figures`] reveals the cohort size: participant counts, byte totals proportional to them, and example counts.
+#[must_use]
+pub fn reveals_cohort(name: &str) -> bool {
+    let part = name.rsplit('.').next().unwrap_or_default();
+    match name.split('.').next().unwrap_or_default() {
+        "cohort" | "reported" | "dropped" | "bytes_up" | "bytes_down" => true,
+        "metrics" => part == "examples",
+        "distributions" => part == "participants",
+        "phases" => part == "count",
+        _ => false,
+    }
+}
 
 #[expect(clippy::cast_precision_loss, reason = "counts of bytes and examples are below 2^53")]
 pub(super) fn exact(count: u64) -> f64 {

@@ -1,11 +1,13 @@
-//! Operators' views. Everything here is safe to show a viewer: no update, no key, no secret.
+//! Read-only views for operators. All fields are safe for the viewer role: they exclude updates, keys and secrets.
 
 mod comparison;
 mod compression;
 mod device;
 pub mod figures;
 mod privacy;
+mod protection;
 mod serving;
+mod task_participants;
 mod task_waiting_for;
 
 use std::collections::BTreeMap;
@@ -22,13 +24,15 @@ pub use comparison::{Column, ComparedLine, Comparison, RoundTotals};
 pub use compression::CompressionView;
 pub use device::{DeviceSum, DeviceView};
 pub use privacy::{EpsilonView, PrivacyReport, PrivacyTotal, ReleaseView, TaskPrivacy};
+pub use protection::{AcrossRounds, CertifiedBy, Protection};
 pub use serving::{
     CanaryView, REFUSED_MAX, RefusedBecause, RefusedVersion, ServerReport, ServerView, is_in_server_name,
     is_server_name,
 };
+pub use task_participants::{RefusalCount, TaskParticipantsView};
 pub use task_waiting_for::TaskWaitingFor;
 
-/// Paths of what operators read.
+/// Paths of the operator routes that only read.
 pub mod route {
     /// `GET`: tasks, newest first. `POST`: a new task, [`crate::admin::CreateTask`].
     pub const TASKS: &str = "/v1/tasks";
@@ -40,23 +44,23 @@ pub mod route {
     pub const ROUND: &str = "/v1/tasks/{task}/rounds/{round}";
     /// `GET`: the cohort of a round and the state of each participant.
     pub const ASSIGNMENTS: &str = "/v1/tasks/{task}/rounds/{round}/assignments";
-    /// `GET`: the task's privacy ledger, an upper bound on what was revealed.
+    /// `GET`: the task's privacy ledger: an upper bound on the revealed information.
     pub const TASK_PRIVACY: &str = "/v1/tasks/{task}/privacy";
-    /// `GET`: an upper bound on what all private tasks together have revealed about a participant of each.
+    /// `GET`: an upper bound on the information that all private tasks together revealed about a participant of each.
     pub const PRIVACY: &str = "/v1/privacy";
     /// `GET`: model versions, newest first.
     pub const MODELS: &str = "/v1/tasks/{task}/models";
     /// `GET`: one model version.
     pub const MODEL: &str = "/v1/tasks/{task}/models/{version}";
-    /// `GET`: where a model version comes from, [`crate::provenance::SignedProvenance`].
+    /// `GET`: provenance of a model version, [`crate::provenance::SignedProvenance`].
     pub const MODEL_PROVENANCE: &str = "/v1/tasks/{task}/models/{version}/provenance";
-    /// `GET`: who serves the task's model, [`super::ServerView`], by name.
+    /// `GET`: inference servers of the task's model, [`super::ServerView`], by name.
     pub const TASK_SERVERS: &str = "/v1/tasks/{task}/servers";
     /// `GET`: tasks or rounds side by side, [`super::Comparison`]; `?task=` or `?round=`, 2 to 8 times.
     pub const COMPARE: &str = "/v1/compare";
-    /// `GET`: the built-in tasks to begin with, [`super::PresetView`].
+    /// `GET`: the built-in starter tasks, [`super::PresetView`].
     pub const PRESETS: &str = "/v1/presets";
-    /// `GET`: devices that worked on sums, [`super::DeviceView`], by name; `?task=` those of one task.
+    /// `GET`: accelerators used for sums, [`super::DeviceView`], by name; `?task=` restricts them to one task.
     pub const DEVICES: &str = "/v1/devices";
     /// `GET`: participants.
     pub const PARTICIPANTS: &str = "/v1/participants";
@@ -64,11 +68,11 @@ pub mod route {
     pub const PARTICIPANT: &str = "/v1/participants/{participant}";
     /// `GET`: events as they happen (`text/event-stream`), [`crate::audit::EventView`] each.
     pub const EVENTS: &str = "/v1/events";
-    /// `GET`: the same of one task.
+    /// `GET`: the same for one task.
     pub const TASK_EVENTS: &str = "/v1/tasks/{task}/events";
     /// `GET`: the audit log, oldest first.
     pub const AUDIT: &str = "/v1/audit";
-    /// `GET`: the whole audit log with its signed head, a [`crate::audit::Line`] a line.
+    /// `GET`: the whole audit log with its signed head, one [`crate::audit::Line`] per line.
     pub const AUDIT_EXPORT: &str = "/v1/audit/export";
     /// `GET`: [`crate::audit::AuditKeyView`].
     pub const AUDIT_KEY: &str = "/v1/audit/key";
@@ -152,8 +156,9 @@ pub struct TaskView {
     pub rounds_forfeited: u32,
     /// As the operator wrote it.
     pub spec: TaskSpec,
-    /// Who can read an update: `nobody`, or `operator` without secure aggregation.
-    pub updates_readable_by: String,
+    /// Who can read its updates; absent from older coordinators.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protection: Option<Protection>,
     /// All statuses so far.
     pub history: Vec<StatusChange>,
     /// The version that an operator has chosen to be used; absent if none was chosen.
@@ -165,6 +170,9 @@ pub struct TaskView {
     /// What the next round waits for, or waited for in vain; absent if there are enough participants.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shortage: Option<ShortageView>,
+    /// The participants that it could have; absent once it is over, and from older coordinators.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub participants: Option<TaskParticipantsView>,
     /// What it waits for now, and until when; absent from older coordinators.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_for: Option<TaskWaitingFor>,
@@ -356,11 +364,6 @@ pub struct RoundView {
     pub epsilon: Option<EpsilonView>,
     /// The version that the cohort started from.
     pub base: ModelVersionRef,
-    /// Participants that take no part because they already gave an update from this same model, hidden by masks alone,
-    /// in another round or task whose sum is not proven unopened. Reported while the round selects, and if it drew too
-    /// few.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub base_given_by: u32,
     /// 90th percentile of the cohort's round-trip times, in milliseconds, if it extended the deadlines of phases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round_trip_ms: Option<u32>,

@@ -1,4 +1,4 @@
-//! Privacy ledgers: upper bounds on what tasks have revealed about their participants.
+//! Privacy ledgers: upper bounds on the information that tasks revealed about their participants.
 
 use federation::id::TaskId;
 use federation::time::Timestamp;

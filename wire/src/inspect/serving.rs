@@ -1,18 +1,18 @@
-//! What servers of models (`tributary infer serve`) say of themselves, and how operators read it.
+//! Reports of inference servers (`tributary infer serve`), and the operators' view of them.
 
 use federation::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// Most versions that a report names as refused.
+/// Maximum number of refused versions in a report.
 pub const REFUSED_MAX: usize = 10;
 
-/// Whether a server of models may be called so: 1 to 128 letters, digits, `-`, `_`, `.` or `:`.
+/// Whether `text` is a valid server name: 1 to 128 letters, digits, `-`, `_`, `.` or `:`.
 #[must_use]
 pub fn is_server_name(text: &str) -> bool {
     (1..=128).contains(&text.len()) && text.chars().all(is_in_server_name)
 }
 
-/// Whether a character may be in the name of a server of models.
+/// Whether a server name may contain this character.
 #[must_use]
 pub fn is_in_server_name(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.' | ':')
@@ -93,10 +93,10 @@ pub struct ServerReport {
 }
 
 impl ServerReport {
-    /// Checks what its type allows and no server says.
+    /// Checks the bounds that the type does not enforce.
     ///
     /// # Errors
-    /// What is wrong, and what would be right.
+    /// The defect and the valid values.
     pub fn check(&self) -> Result<(), String> {
         if self.refused.len() > REFUSED_MAX {
             return Err(format!("refused: it names at most {REFUSED_MAX} versions, the newest"));

@@ -1,4 +1,4 @@
-//! What a task waits for.
+//! Conditions that a task waits for.
 
 use federation::round::RoundState;
 use federation::task_status::TaskStatus;

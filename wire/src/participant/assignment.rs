@@ -1,4 +1,4 @@
-//! Assignments: the work of a participant in a round.
+//! Assignments: a participant's work in a round.
 
 use federation::id::{Attempt, Digest, TaskId};
 use federation::time::Timestamp;
@@ -68,7 +68,7 @@ pub struct Assignment {
 }
 
 impl Assignment {
-    /// Which attempt the place is in.
+    /// The attempt of the assignment.
     #[must_use]
     pub fn attempt_key(&self) -> Attempt {
         Attempt { task: self.task, round: self.round, attempt: self.attempt }

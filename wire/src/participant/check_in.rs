@@ -1,11 +1,13 @@
-//! Check-ins: a participant offers to work, and gets an assignment or the time to come back.
+//! Check-ins: a participant offers to work, and receives an assignment or the time of its next check-in.
 
 use federation::cohort::CoarseLoss;
-use federation::id::TaskId;
+use federation::id::{Digest, TaskId};
 use serde::{Deserialize, Serialize};
 use task_spec::Criterion;
+use uuid::Uuid;
 
 use super::{Assignment, FinalModel, Invitation, RoundKeys, WaitingFor};
+use crate::base64::Base64;
 
 /// Body of [`crate::route::CHECK_IN`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -39,10 +41,80 @@ pub struct CheckInRequest {
     /// coordinator has lost rounds, or lies. Repeated until a later round invites.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub declined: Option<Declined>,
+    /// Where this participant stands with its fixed batch; absent if it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<BatchReport>,
     /// Round-trip time of the connection in milliseconds, coarsely ([`crate::round_trip::reported`]); omitted if short. Phases of
     /// its rounds wait that much longer, within a bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round_trip_ms: Option<u32>,
+    /// Tasks whose terms the participant refuses at present; at most [`MAX_FINDINGS`]. Their rounds neither invite nor draw it, and their
+    /// operators see how many refuse, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refusals: Vec<TaskRefusal>,
+}
+
+/// A task that a participant refuses, as it would refuse an assignment ([`AbandonRequest`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct TaskRefusal {
+    pub task: TaskId,
+    pub reason: RefusalCode,
+}
+
+/// Where a participant stands with its fixed batch (`secure_agg::batch`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case", deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum BatchReport {
+    /// It belongs to a batch, which it states with its keys.
+    Member {
+        /// Number of members.
+        size: u16,
+        /// The batch's id.
+        batch: Digest,
+    },
+    /// It offers to be drawn into a batch.
+    Offer {
+        draw: Uuid,
+        /// `secure_agg::batch::draw::Offer`.
+        offer: Base64,
+    },
+    /// It reveals the nonce of its offer.
+    Reveal {
+        draw: Uuid,
+        /// `secure_agg::batch::draw::Reveal`.
+        reveal: Base64,
+    },
+}
+
+/// A step of the draw that forms fixed batches, for a participant of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "step", rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum BatchStep {
+    /// The task needs participants in batches: check in again with an offer for this draw.
+    Offer {
+        /// The task whose participants are drawn; a participant that refuses the draw reports it as refused.
+        task: TaskId,
+        draw: Uuid,
+        /// Number of members of each batch.
+        size: u16,
+    },
+    /// The participants of the draw are fixed: check in again with the nonce.
+    Reveal {
+        task: TaskId,
+        draw: Uuid,
+        /// `secure_agg::batch::draw::Pool`.
+        pool: Base64,
+    },
+    /// Everybody has revealed: compute the batch, and check in again as its member.
+    Drawn {
+        draw: Uuid,
+        /// `secure_agg::batch::draw::Drawn`.
+        drawn: Base64,
+    },
 }
 
 /// Declines an invitation: the participant would send a second input under one round number.
@@ -51,7 +123,7 @@ pub struct CheckInRequest {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Declined {
     pub task: TaskId,
-    /// The last round of it that the participant has sent an input for.
+    /// The last round of it that the participant has sent an input for, or was drawn for.
     pub sent: u32,
 }
 
@@ -119,6 +191,8 @@ pub enum CheckInReply {
     },
     /// A round with secure aggregation is about to draw its cohort: check in again at once with keys for it.
     Invited(Box<Invitation>),
+    /// A task needs participants in fixed batches: take this step, and check in again at once.
+    Batch(Box<BatchStep>),
     /// Tasks have on-device criteria: evaluate them and check in again at once with the findings.
     Asked { questions: Vec<Question> },
     /// Nothing to do: check in again after this time, which is randomized so that participants do not return together.
@@ -189,8 +263,8 @@ task_spec::named_enum! {
         /// What the coordinator showed of the session is not as the protocol has it.
         #[error("what it was shown of the session of secure aggregation is not as it must be")]
         Protocol = "protocol",
-        /// It has given an update from this model, or of this round, before.
-        #[error("it has given an update from this model or of this round before, and gives no second one")]
+        /// It has sent an update of this round, of a later one, or of one from which this round is not far enough.
+        #[error("it has sent an update of this round, of a later one or of too close a one, and sends no second one here")]
         Given = "given",
         /// It has no keys, or no certificate, with which it could take part in this session.
         #[error("it has no keys or no certificate for this session")]

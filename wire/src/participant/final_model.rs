@@ -1,4 +1,4 @@
-//! The last version of a task that is over, for an app that keeps models.
+//! The final model version of an ended task.
 
 use serde::{Deserialize, Serialize};
 use task_spec::{ModelSpec, TrainingPlan};

@@ -12,8 +12,8 @@ mod waiting_for;
 
 pub use assignment::{Assignment, CodecTerms, Counted, Encoding, GroupTerms, HeldUpdate, ModelRef};
 pub use check_in::{
-    AbandonReason, AbandonRequest, CheckInReply, CheckInRequest, Declined, DiscardReason, Finding, LossReport,
-    MAX_FINDINGS, Question, RefusalCode, TrainingReport,
+    AbandonReason, AbandonRequest, BatchReport, BatchStep, CheckInReply, CheckInRequest, Declined, DiscardReason,
+    Finding, LossReport, MAX_FINDINGS, Question, RefusalCode, TaskRefusal, TrainingReport,
 };
 pub use enroll::{EnrollReply, EnrollRequest, RenewRequest};
 pub use final_model::FinalModel;

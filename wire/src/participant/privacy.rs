@@ -1,7 +1,7 @@
-//! Privacy terms that a participant receives before it trains.
+//! Privacy terms, sent to a participant before it trains.
 //!
-//! Both sides derive grid, clipping, noise shares and cost from these numbers with the same code (the crate `recipe`), so they
-//! cannot disagree.
+//! Both sides derive grid, clipping, noise shares and cost from these numbers with the same code (crate `recipe`), so their results are
+//! equal.
 
 use serde::{Deserialize, Serialize};
 use task_spec::PrivacySpec;

@@ -1,9 +1,8 @@
-//! Secure aggregation: the terms that a participant receives before it generates keys, and the routes of messages.
+//! Secure aggregation: the session terms, sent before the participant generates keys, and the routes of messages.
 //!
-//! The messages themselves are `secure_agg::messages`, sent in their own encoding
-//! ([`crate::headers::MEDIA_SECURE_AGG`]).
+//! The messages themselves are `secure_agg::messages`, sent in their own encoding ([`crate::headers::MEDIA_SECURE_AGG`]).
 
-use federation::id::{Attempt, Digest, TaskId};
+use federation::id::{Attempt, TaskId};
 use federation::round::RoundState;
 
 use serde::{Deserialize, Serialize};
@@ -20,15 +19,10 @@ pub struct Invitation {
     pub attempt: u32,
     /// The session's terms; the roster must contain the same.
     pub terms: SessionTerms,
-    /// `recipe::digest::base_digest` of the round's base, if masks alone hide an update: a participant that has already given an
-    /// update from it has no second one and need not generate keys. Absent if participants add their own noise, and
-    /// from older coordinators.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub base: Option<Digest>,
 }
 
 impl Invitation {
-    /// Which attempt it invites to.
+    /// The attempt of the invitation.
     #[must_use]
     pub fn attempt_key(&self) -> Attempt {
         Attempt { task: self.task, round: self.round, attempt: self.attempt }
@@ -48,14 +42,14 @@ pub struct RoundKeys {
 }
 
 impl RoundKeys {
-    /// Which attempt the keys are for.
+    /// The attempt of the keys.
     #[must_use]
     pub fn attempt_key(&self) -> Attempt {
         Attempt { task: self.task, round: self.round, attempt: self.attempt }
     }
 }
 
-/// The coordinator's messages to a participant during a session, each fetched by a `GET` that waits.
+/// The coordinator's messages to a participant during a session, each fetched by a long-polling `GET`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Announcement {
     /// `Roster`: the participants; the same for all.

@@ -34,15 +34,34 @@ pub struct SessionTerms {
     pub noise_margin: u64,
     /// `recipe::digest::round_digest`.
     pub application: Digest,
+    /// Fewest members of the fixed batch that every member must state with its keys; 0 for none. Not part of the
+    /// configuration: each member checks the batches that the others state.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub batch_size: u16,
 }
 
-/// Translates both ways: `same` fields are the configuration's own, `model` fields those of its model vector.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_zero(size: &u16) -> bool {
+    *size == 0
+}
+
+impl SessionTerms {
+    /// The terms of a session with this configuration and the task's [`batch size`](task_spec::TaskSpec::batch_size).
+    #[must_use]
+    pub fn new(config: &SessionConfig, batch_size: Option<u32>) -> Self {
+        let batch_size = batch_size.map_or(0, |size| u16::try_from(size).unwrap_or(u16::MAX));
+        Self { batch_size, ..Self::from(config) }
+    }
+}
+
+/// Converts in both directions: `same` fields are the configuration's own, `model` fields those of its model vector.
 macro_rules! translate {
     (same: $($same:ident),+; model: $($model:ident),+) => {
         impl From<&SessionConfig> for SessionTerms {
+            /// Sets the batch size to 0, since a configuration has none.
             fn from(config: &SessionConfig) -> Self {
                 let application = Digest(config.application);
-                Self { $($same: config.$same,)+ $($model: config.model.$model,)+ application }
+                Self { $($same: config.$same,)+ $($model: config.model.$model,)+ application, batch_size: 0 }
             }
         }
 

@@ -1,4 +1,4 @@
-//! What keeps a participant waiting that got nothing to do.
+//! Reasons why a participant waits for work.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// Most reasons in one answer, and most names in one reason.
+/// Maximum number of reasons in a reply, and of names in a reason.
 pub const MAX_WAITING_FOR: usize = 8;
 
 /// One reason why there is nothing to do. What it says of other participants is how many of them are missing.
@@ -28,6 +28,8 @@ pub enum WaitingFor {
     Label { task: String, label: String, value: String },
     /// The device has said that it does not meet the task's criteria.
     Device { task: String },
+    /// The participant refuses the task ([`CheckInRequest::refusals`](super::CheckInRequest::refusals)).
+    Refused { task: String },
     /// The next round draws nobody before that many more participants have checked in.
     Participants {
         task: String,
@@ -72,6 +74,7 @@ impl fmt::Display for WaitingFor {
                 )
             }
             Self::Device { task } => write!(f, "this device does not meet the criteria of task {task}"),
+            Self::Refused { task } => write!(f, "this participant refuses task {task}"),
             Self::Participants { task, more, until } => {
                 let participants = if *more == 1 { "participant" } else { "participants" };
                 write!(f, "task {task} waits for {more} more {participants}")?;
@@ -108,6 +111,7 @@ mod tests {
                 WaitingFor::Operator { task: task(), status: TaskStatus::BudgetExhausted },
                 "task digits is BUDGET_EXHAUSTED: an operator has to let it go on",
             ),
+            (WaitingFor::Refused { task: task() }, "this participant refuses task digits"),
             (
                 WaitingFor::Participants { task: task(), more: 9, until: None },
                 "task digits waits for 9 more participants",

@@ -15,7 +15,7 @@ pub fn content_digest(sha256: Digest) -> String {
     format!("{ALGORITHM}=:{}:", crate::base64::encode(&sha256.0))
 }
 
-/// The SHA-256 in a header's value; other algorithms beside it are ignored.
+/// Reads the SHA-256 from a header's value; ignores other algorithms.
 pub(super) fn read_content_digest(text: &str) -> Result<Digest, SignatureError> {
     let bytes = Parser::new(text).parse::<Dictionary>().ok().and_then(|mut digests| {
         let entry = digests.swap_remove(ALGORITHM)?;

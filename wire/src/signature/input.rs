@@ -1,4 +1,4 @@
-//! `Signature-Input`: what is covered, and with which parameters (RFC 9421 §4.1).
+//! `Signature-Input`: covered components and parameters (RFC 9421 §4.1).
 
 use federation::id::Digest;
 use federation::time::Timestamp;
@@ -26,8 +26,7 @@ pub struct SignatureInput {
 
 impl SignatureInput {
     /// # Errors
-    /// [`SignatureError`]: our member is not there, cannot be read, names a component twice or with parameters, or lacks a
-    /// parameter.
+    /// [`SignatureError`]: our member is missing, cannot be read, names a component twice or with parameters, or lacks a parameter.
     pub fn parse(text: &str) -> Result<Self, SignatureError> {
         const MALFORMED: SignatureError = SignatureError::Malformed(SIGNATURE_INPUT);
         let mut members = Parser::new(text).parse::<Dictionary>().map_err(|_| MALFORMED)?;

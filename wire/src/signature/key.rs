@@ -1,4 +1,4 @@
-//! The signer's side.
+//! Signing requests.
 
 use federation::id::Digest;
 use federation::time::Timestamp;
@@ -16,7 +16,7 @@ use crate::headers::CERTIFICATE;
 #[error("the key is not Ed25519 in PKCS #8")]
 pub struct BadKey;
 
-/// A participant's key with its certificate, to sign requests with. Neither printable nor copyable.
+/// A participant's key with its certificate, for signing requests. It implements neither `Debug` nor `Clone`.
 pub struct RequestKey {
     pair: Ed25519KeyPair,
     certificate: HeaderValue,
@@ -34,8 +34,8 @@ impl RequestKey {
         Ok(Self { pair, certificate: header, keyid: sha256(certificate) })
     }
 
-    /// Signs a request for `server` (see [`signature_base`]), as it is to be sent: its headers, and the SHA-256 of its body
-    /// unless it has none. `nonce` must not have been used before.
+    /// Signs a request for `server` (see [`signature_base`]) in its final form, with its headers and the SHA-256 of its body, if any.
+    /// `nonce` must be fresh.
     pub fn sign(&self, parts: &mut Parts, server: &str, body: Option<Digest>, created: Timestamp, nonce: [u8; 16]) {
         if let Some(sha256) = body {
             parts.headers.insert(HeaderName::from_static(CONTENT_DIGEST), visible(content_digest(sha256)));

@@ -1,4 +1,4 @@
-//! The verifier's side.
+//! Verifying requests.
 
 use federation::id::Digest;
 use federation::time::Timestamp;
@@ -14,23 +14,23 @@ use super::input::{SignatureInput, byte_sequence, member};
 use super::profile::{DERIVED, SIGNATURE, SIGNATURE_INPUT, is_covered};
 use crate::headers::{CERTIFICATE, TIME};
 
-/// A certificate in the header is no longer than one that sessions carry; this is its base64 with room to spare.
+/// Maximum header length: base64 of the largest certificate that sessions carry, with a margin.
 const MAX_HEADER_BYTES: usize = 16 << 10;
 
-/// What a request says of its signature. Nothing of it is true before [`SignedRequest::verify`].
+/// A request's signature and its claims, untrusted until [`SignedRequest::verify`] succeeds.
 #[derive(Clone, Debug)]
 pub struct SignedRequest {
-    /// The sender's certificate (DER); neither its chain nor its dates were looked at.
+    /// The sender's certificate (DER); its chain and dates are unchecked.
     pub certificate: Vec<u8>,
     /// When it was signed; whole seconds.
     pub created: Timestamp,
-    /// When it stops to count; whole seconds.
+    /// End of validity; whole seconds.
     pub expires: Timestamp,
-    /// Not used before by this signer.
+    /// Must be fresh for this signer.
     pub nonce: String,
     /// SHA-256 of the body; `None` for a request without one.
     pub content_digest: Option<Digest>,
-    /// The coordinator's time that the sender dated it by ([`TIME`]), if not by its own clock.
+    /// The coordinator's time that the sender used ([`TIME`]) instead of its own clock, if any.
     pub time: Option<String>,
     base: String,
     signature: [u8; 64],

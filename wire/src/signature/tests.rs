@@ -1,4 +1,4 @@
-//! Known answers of the RFCs, and what a change on the way does.
+//! Known answers of the RFCs, and effects of changes in transit.
 
 use http::request::Parts;
 use http::{Method, Request};
@@ -26,7 +26,7 @@ fn identity() -> IdentityKey {
     IdentityKey(pair().public_key().as_ref().try_into().unwrap())
 }
 
-/// RFC 9421 §2.1.1 and §B.2, `test-request`, without the headers that no test vector covers here.
+/// RFC 9421 §2.1.1 and §B.2, `test-request`, without headers outside these test vectors.
 fn test_request() -> Parts {
     let request = Request::post("/foo?param=Value&Pet=dog")
         .header("host", "example.com")
@@ -102,12 +102,12 @@ fn what_was_signed_is_read_and_holds() {
     assert_eq!((request.created, request.expires), (Timestamp(1_750_000_000_000), Timestamp(1_750_000_060_000)));
     assert_eq!((request.content_digest, request.time), (Some(sha256(BODY)), None));
     assert_eq!(request.nonce, crate::base64::encode(&[7; 16]));
-    // Headers that nobody reads may come and go.
+    // The coordinator ignores these headers, so proxies may add or remove them.
     let mut parts = signed();
     parts.headers.insert("x-forwarded-for", "10.0.0.1".parse().unwrap());
     parts.headers.remove("user-agent");
     judge(&parts, SERVER).unwrap();
-    // Another's signature beside ours changes nothing.
+    // A second signature with another label has no effect.
     let ours = parts.headers[SIGNATURE_INPUT].to_str().unwrap().to_owned();
     parts.headers.insert(SIGNATURE_INPUT, format!("proxy=(\"@path\");created=1, {ours}").parse().unwrap());
     judge(&parts, SERVER).unwrap();
@@ -154,7 +154,7 @@ fn a_server_has_one_name_however_it_is_written() {
     assert_eq!(server_name("[fe80::443]"), "[fe80::443]");
 }
 
-/// Each place of what is signed: another list of components, another parameter, another order.
+/// Changes each byte of the signed text: another list of components, another parameter, another order.
 #[test]
 fn every_byte_of_the_parameters_and_of_the_signature_counts() {
     for name in [SIGNATURE_INPUT, SIGNATURE] {

@@ -36,7 +36,7 @@ impl Graph {
         self.components().iter().flat_map(inside).collect()
     }
 
-    /// The shortest path from a module at or below `from` to one at or below `to`, formatted; `None` if there is none.
+    /// The shortest path from a module at or below `from` to one at or below `to`, formatted, if any.
     pub(crate) fn way(&self, from: &str, to: &str, root: &Path) -> Option<String> {
         let below = |top: &str| -> Vec<usize> {
             let is_below =

@@ -8,7 +8,7 @@ use super::source::{Mention, Module};
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Module(usize),
-    /// An item, or something inside one (a variant, an associated function): the module that defines it.
+    /// An item, or a part of one (a variant, an associated function): its defining module.
     Item(usize),
 }
 
@@ -33,8 +33,8 @@ struct Names<'a> {
 }
 
 impl Names<'_> {
-    /// The modules that define what `mention` names. A path that ends at a module uses nothing of it; uses through the
-    /// imported name are found separately.
+    /// The defining modules of the items that `mention` names. Ignores a path that ends at a module: uses through the imported name are
+    /// found separately.
     fn used(&self, from: usize, mention: &Mention) -> Vec<usize> {
         let used = |place| match place {
             Place::Item(module) => Some(module),
@@ -43,8 +43,8 @@ impl Names<'_> {
         self.follow(from, &mention.path, &mut Vec::new()).into_iter().filter_map(used).collect()
     }
 
-    /// The targets of a path, seen from module `from`: none for another crate or a local name; several if a name is
-    /// both a module and a function.
+    /// The targets of a path, seen from module `from`: empty for another crate or a local name; several if a name is both a module and a
+    /// function.
     fn follow(&self, from: usize, path: &[String], trail: &mut Vec<(usize, String)>) -> Vec<Place> {
         let Some((first, mut rest)) = path.split_first() else { return Vec::new() };
         let mut places = match first.as_str() {
@@ -77,8 +77,7 @@ impl Names<'_> {
         places
     }
 
-    /// The targets of `name` in the scope of `module`. `trail` holds the names being resolved, so that mutual imports
-    /// terminate.
+    /// The targets of `name` in the scope of `module`. `trail` holds the names in resolution, so that mutual imports terminate.
     fn look_up(&self, module: usize, name: &str, trail: &mut Vec<(usize, String)>) -> Vec<Place> {
         let asked = (module, name.to_owned());
         if trail.contains(&asked) {

@@ -14,7 +14,7 @@ pub(super) struct Module {
     /// From the root: empty, `a`, `a::b`.
     pub(super) path: String,
     pub(super) file: PathBuf,
-    /// The module that declares it; `None` for the root.
+    /// The parent module; `None` for the root.
     pub(super) parent: Option<usize>,
     /// The modules it declares, by name.
     pub(super) children: BTreeMap<String, usize>,
@@ -30,7 +30,7 @@ pub(super) struct Module {
 pub(super) struct Import {
     /// The name in scope; `None` for `*`.
     pub(super) name: Option<String>,
-    /// What it names.
+    /// The mentioned path.
     pub(super) mention: Mention,
     /// Whether others may see it (`pub`, `pub(crate)`…).
     pub(super) is_reexport: bool,
@@ -45,7 +45,7 @@ pub(super) struct Mention {
     pub(super) whole: bool,
 }
 
-/// Reads the crate whose root is `root`. The first module is the root.
+/// Reads the crate with the root file `root`. The first module is the root.
 pub(super) fn modules(root: &Path, read: &dyn Fn(&Path) -> Option<String>) -> anyhow::Result<Vec<Module>> {
     let mut reader = Reader { read, modules: Vec::new() };
     let folder = root.parent().ok_or_else(|| anyhow!("{} is in no folder", root.display()))?;
@@ -59,7 +59,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Parses a file whose child modules have their files in `folder`.
+    /// Parses a file. The files of its child modules are in `folder`.
     fn file(&mut self, file: &Path, folder: &Path, path: String, parent: Option<usize>) -> anyhow::Result<usize> {
         let text = (self.read)(file).ok_or_else(|| anyhow!("{} is not there", file.display()))?;
         let parsed = syn::parse_file(&text).with_context(|| file.display().to_string())?;
@@ -331,6 +331,7 @@ impl<'ast> Visit<'ast> for Scan {
     fn visit_attribute(&mut self, attribute: &'ast Attribute) {
         if let Meta::List(list) = &attribute.meta {
             self.strings(list.tokens.clone());
+            self.tokens(list.tokens.clone());
         }
     }
 }

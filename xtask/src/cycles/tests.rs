@@ -92,6 +92,7 @@ fn paths_in_macros_globs_and_attributes_count() {
         "pub struct A; use crate::b::*; fn g() { f() }",
         "pub struct A; use crate::b; fn g() { format!(\"{}\", b::f()); }",
         "pub struct A; #[derive(S)] struct C { #[serde(with = \"crate::b\")] x: u8 }",
+        "pub struct A; #[derive(E)] #[error(\"{n}\", n = crate::b::f())] struct C;",
         "pub struct A; macro_rules! m { () => { $crate::b::f() } }",
     ] {
         assert_eq!(cycles(&[("src/lib.rs", "mod a; mod b;"), ("src/a.rs", a), b]).len(), 1, "{a}");

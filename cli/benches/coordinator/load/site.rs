@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use coordinator::random::Random;
+use coordinator::seal::Sealer;
 use store::{Database, PostgresServer};
 use test_servers::postgres::Cluster;
 use test_servers::s3::{ACCESS_KEY, BUCKET, S3Server, SECRET_KEY};
@@ -54,6 +56,8 @@ impl<'a> Site<'a> {
         let at = |name: &str| folder.path().join(name);
         crowd.write_authority(&at("ca.pem"), &at("ca-key.pem"))?;
         crowd.write_rows(database).await?;
+        // A coordinator does not start with a database that has rows and no key.
+        Sealer::open(&at("seal.key"), &Random::from_system()?)?;
         let place = match &blobs {
             None => format!("url = {:?}\n", format!("file:{}", at("blobs").display())),
             Some(server) => {
@@ -70,7 +74,7 @@ impl<'a> Site<'a> {
         // files leaves more to participants.
         let text = format!(
             "[http]\nlisten = \"127.0.0.1:0\"\nhealth_listen = \"127.0.0.1:0\"\nconnections_max = {}\nstrangers_max = 500\n\
-             strangers_per_address = 500\noperator_rate = 1000000\naddress_rate = 1000000\n\
+             strangers_per_address = 500\nevent_streams_per_token = 256\noperator_rate = 1000000\naddress_rate = 1000000\n\
              [database]\nurl = {url:?}\nconnections = {}\n[blobs]\n{place}\
              [identity]\nca_certificate_file = {:?}\nca_key_file = {:?}\n",
             load.polling.max(1),

@@ -8,10 +8,10 @@ use client_sdk::{Trained, Trainer, TrainerError, TrainingJob};
 
 use crate::trainer::SlottedTrainer;
 
-/// Factor of a hostile participant's update.
+/// Factor of a malicious participant's update.
 const FLIP: f32 = -10.0;
 
-/// A trainer whose owner may be hostile: then its update is multiplied by -10.
+/// A trainer that multiplies its update by -10 if its participant is malicious.
 pub(super) struct Suspect {
     pub(super) trainer: SlottedTrainer,
     pub(super) is_hostile: bool,

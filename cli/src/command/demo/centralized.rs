@@ -7,7 +7,7 @@ use learning::Parameters;
 use task_spec::TrainingPlan;
 
 use crate::command::model::{Score, examples};
-use crate::failure::{Exit, Failure, Outcome};
+use crate::failure::{Exit, Failure, Outcome, of_data};
 
 /// Trains on the pooled `shards` for as many passes as all rounds together, and evaluates on `test`.
 pub(super) fn train(
@@ -18,7 +18,7 @@ pub(super) fn train(
     rounds: u32,
     seed: u64,
 ) -> Outcome<Score> {
-    let pooled = Dataset::concat(shards)?;
+    let pooled = Dataset::concat(shards).map_err(of_data)?;
     let start = architecture.initial(seed).map_err(Failure::because(Exit::Training, "the model's sizes"))?;
     // There is no received model for a proximal term, and schedules by round stay at the first.
     let plan = plan.in_round(1);

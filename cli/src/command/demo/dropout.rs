@@ -1,6 +1,6 @@
 //! A participant that drops out in the middle of a round, as phones do: its network stops working.
 //!
-//! The coordinator is not told, and the participant cannot clean up; its owner drops it at once and later restarts it
+//! The coordinator gets no notice, and the participant cannot clean up; its owner drops it immediately and later restarts it
 //! from its journal.
 
 use std::sync::{Mutex, PoisonError};
@@ -149,7 +149,7 @@ impl Transport for DropoutTransport {
 
     async fn send(&self, request: &Request) -> Response {
         if let Request::CheckIn(_) = request {
-            // A closed channel means that the demo is over; nobody waits for the answer.
+            // A closed channel means that the demo has ended.
             let _ = self.gate.clone().wait_for(|open| *open).await;
         }
         if let Request::Upload(upload) = request {

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use task_spec::Personalization;
 use wire::inspect::{
-    CompressionView, DistributionView, EpsilonView, GroupView, ModelVersionRef, PrivacyReport, RoundView, SessionView,
-    SumWorkView,
+    CompressionView, DistributionView, EpsilonView, GroupView, ModelVersionRef, PrivacyReport, Protection, RoundView,
+    SessionView, SumWorkView,
 };
 use wire::{AssignmentState, Digest, FailureReason, RoundState};
 
@@ -23,7 +23,9 @@ pub(super) struct Started {
     pub(super) model: &'static str,
     pub(super) parameters: u64,
     pub(super) seed: u64,
-    pub(super) updates_readable_by: String,
+    /// Who can read updates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) protection: Option<Protection>,
     /// The task's privacy promise, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) privacy: Option<PrivacyReport>,

@@ -1,18 +1,14 @@
 //! The demo's short flags for keys of its task.
 
-use serde_json::{Value, json};
-
-use crate::task_input::{Flag, FlagForm, FlagKeys, Flags, Reader, SCHEDULE, TRAINING, many, plain, word, yes};
+use crate::privacy_input::PRIVACY;
+use crate::task_input::{Flag, FlagForm, FlagKeys, Flags, Reader, SCHEDULE, TRAINING, many, plain, yes};
 
 #[derive(Clone, Debug)]
 pub(super) struct DemoFlags;
 
 impl Flags for DemoFlags {
-    const ALL: &'static [&'static [Flag]] = &[OWN, SCHEDULE, TRAINING];
+    const ALL: &'static [&'static [Flag]] = &[OWN, PRIVACY, SCHEDULE, TRAINING];
 }
-
-/// The demo's `--privacy sampling=…` chooses how cohorts are drawn; the demo fills in the numbers.
-pub(super) const SAMPLING: &str = ".sampling";
 
 const OWN: &[Flag] = &[
     Flag {
@@ -25,25 +21,7 @@ const OWN: &[Flag] = &[
         name: "insecure-aggregation",
         path: "secure_aggregation.enabled",
         form: FlagForm::Off,
-        help: "Let the coordinator read every update: no secure aggregation",
-    },
-    Flag {
-        name: "privacy",
-        path: "privacy",
-        form: FlagForm::Table(
-            FlagKeys {
-                example: "epsilon=8",
-                names: &[],
-                words: &[
-                    ("noise", "privacy.noise_multiplier", plain),
-                    ("clip", "privacy.clip", clip),
-                    ("sampling", SAMPLING, sampling),
-                ],
-            },
-            None,
-        ),
-        help: "Differential privacy: epsilon=E or noise=Z, and delta=D, mechanism=M, clip=S or clip=adaptive, sampling=poisson or \
-               fixed, rounds=T, accounting=general; for example epsilon=8,delta=1e-5",
+        help: "Disable secure aggregation, so that the coordinator can read every update",
     },
     Flag {
         name: "codec",
@@ -56,21 +34,21 @@ const OWN: &[Flag] = &[
                 words: &[("norm", "aggregation.clip_norm", plain), ("feedback", "compression.error_feedback", yes)],
             },
         ),
-        help: "Smaller uploads, with k=COUNT or k=PERCENT%, bits=B, keep=PART, rank=R, norm=S, feedback=yes or no; for example \
+        help: "Compression of uploads, with k=COUNT or k=PERCENT%, bits=B, keep=PART, rank=R, norm=S, feedback=yes or no; for example \
                top_k,k=1% or rotated,bits=2,keep=0.75,norm=2",
     },
     Flag {
         name: "robust",
         path: "aggregation.robust",
         form: FlagForm::Choice("rule", FlagKeys::none("attackers=0.1")),
-        help: "A robust rule instead of the mean, with attackers=PART, group_size=S (needed under secure aggregation), \
+        help: "Robust aggregation rule, with attackers=PART, group_size=S (needed under secure aggregation), \
                norm_factor=X; for example median,attackers=0.05,group_size=5",
     },
     Flag {
         name: "server-optimizer",
         path: "aggregation.optimizer",
         form: FlagForm::Choice("name", FlagKeys::none("beta1=0.9")),
-        help: "How the mean update steps the model, for example fed_adam,beta1=0.5 [default: fed_avg]",
+        help: "Server optimizer, for example fed_adam,beta1=0.5 [default: fed_avg]",
     },
     Flag {
         name: "server-lr",
@@ -92,33 +70,15 @@ pub(super) const PERSONALIZE: Flag = Flag {
             words: &[("personal", "model.personal", many), ("layers", "personalization.layers", many as Reader)],
         },
     ),
-    help: "Personalize the model for each participant, with the numbers of [personalization], and personal=PATTERN+… for tensors \
-           that stay local or layers=PATTERN+… for those with adapters; for example ditto:lambda=0.1. Shows accuracy on each \
-           participant's held-out data beside that of FedAvg and of training alone. Several: one after the other",
+    help: "Personalization method with keys of [personalization], personal=PATTERN+… for local tensors or layers=PATTERN+… for tensors \
+           with adapters; for example ditto:lambda=0.1. Compares accuracy on each participant's held-out data with FedAvg and with \
+           local training. May be repeated",
 };
-
-/// `NORM`, `adaptive` or `adaptive:NORM`.
-fn clip(text: &str) -> Result<Value, String> {
-    let number = |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite());
-    let (word, initial) = text.split_once(':').unwrap_or((text, "1"));
-    let clip = match word {
-        "adaptive" => number(initial).map(|initial| json!({ "adaptive": { "initial": initial } })),
-        norm => number(norm).map(|norm| json!({ "fixed": norm })),
-    };
-    clip.ok_or_else(|| {
-        format!("clip={text}: a norm is expected, or `adaptive`, or `adaptive:NORM` with the norm of the first round")
-    })
-}
-
-fn sampling(text: &str) -> Result<Value, String> {
-    match text {
-        "poisson" | "fixed" | "none" => word(text),
-        _ => Err(format!("sampling={text}: it is poisson, fixed or none")),
-    }
-}
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use client_sdk::train::DeviceChoice;
 use datasets::Dataset;
 use serde_json::{Value, json};
+use serving::Running;
 use task_spec::{Personalization, TaskSpec, TrainingPlan};
 use wire::admin::CreateTask;
 use wire::inspect::{PrivacyReport, TaskView};
@@ -20,7 +21,6 @@ use crate::data::{self, DataArgs};
 use crate::device;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
-use crate::serving::Running;
 use crate::task_input::{FlagValue, ShortFlags, TaskArgs, TaskInput};
 use crate::trainer::cores;
 use crate::{signal, task_file};
@@ -61,22 +61,22 @@ pub(crate) struct Demo {
     task: TaskArgs,
     #[command(flatten)]
     short: ShortFlags<DemoFlags>,
-    /// Participants drawn for a round [default: all; a third of them where they train ahead of rounds]
+    /// Participants drawn per round [default: all; a third in asynchronous tasks]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     cohort: Option<u32>,
-    /// Probability that a participant drops out of a round, at a random point of it
+    /// Probability that a participant drops out of a round, at a random point
     #[arg(long, default_value_t = 0.0, value_name = "PROBABILITY")]
     drop: f64,
-    /// Fraction of the participants that are hostile: each sends its update times -10
+    /// Fraction of malicious participants, which multiply their updates by -10
     #[arg(long, default_value_t = 0.0, value_name = "PART")]
     attack: f64,
-    /// Participants that train at once [default: one per core]
+    /// Number of participants that train in parallel [default: one per core]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
-    /// Where to train: auto, cpu, cuda or metal
+    /// Training device: auto, cpu, cuda or metal
     #[arg(long, default_value = "auto")]
     device: DeviceChoice,
-    /// Train the same model on the pooled data as well, for comparison
+    /// Also train the same model on the pooled data, for comparison
     #[arg(long)]
     centralized: bool,
     #[arg(long, value_name = "METHOD[:KEY=VALUE,…]", conflicts_with = "centralized", value_parser = personalize, help = PERSONALIZE.help())]
@@ -84,16 +84,16 @@ pub(crate) struct Demo {
     /// Keep the coordinator running after the last round
     #[arg(long)]
     inspect: bool,
-    /// Serve the final model when the rounds are over, and keep the coordinator running
+    /// Serve the final model after the last round, and keep the coordinator running
     #[arg(long)]
     serve: bool,
-    /// Where to write the final model [default: a file in the system's temporary folder]
+    /// Output file of the final model [default: a file in the system's temporary folder]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Also write the task here: `tributary task create` creates the same one on your own coordinator
+    /// Also write the task to this file, for `tributary task create` on another coordinator
     #[arg(long, value_name = "FILE")]
     task_file: Option<PathBuf>,
-    /// Keep the coordinator's data and the participants' journals in this (empty) folder
+    /// Store the coordinator's data and the participants' journals in this empty folder
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }
@@ -110,9 +110,9 @@ struct FinishedFederation {
 /// A federation to run.
 struct Federation {
     spec: TaskSpec,
-    /// How its participants come by models of their own, if they do.
+    /// Personalization method, if any.
     personalize: Option<FlagValue>,
-    /// Whether it is one of several to be compared.
+    /// Whether this federation is one of several to compare.
     is_compared: bool,
 }
 
@@ -182,7 +182,7 @@ impl Demo {
         serve::serve(world, &task, folder, output).await
     }
 
-    /// Number of hostile participants.
+    /// Number of malicious participants.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a checked part of them")]
     fn hostile(&self) -> u32 {
         (f64::from(self.data.participants) * self.attack).round() as u32
@@ -292,7 +292,7 @@ impl Demo {
     /// same model.
     fn federations(&self, scene: &Scene, methods: Vec<FlagValue>) -> Outcome<Vec<Federation>> {
         let federation = |method: Option<FlagValue>| {
-            // Without a method there is no personalization, whatever the task file says.
+            // Without a method there is no personalization, also if the task file has one.
             let none = || {
                 FlagValue::by_itself(
                     "none",

@@ -10,10 +10,10 @@ use ring::digest::{Context, SHA256};
 use serde_json::{Value, json};
 use task_spec::{Cohort, MIN_SECURE_COHORT, TaskSpec};
 
-use super::privacy;
 use crate::data::DataArgs;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::task_input::{TaskDefaults, TaskInput, ahead_of_rounds, layered};
+use crate::privacy_input;
+use crate::task_input::{TaskDefaults, TaskInput, ahead_of_rounds};
 
 /// Name of the demo's task, unless a task file has another.
 const TASK: &str = "demo";
@@ -30,7 +30,7 @@ const MAX_DRAWS: u32 = 100;
 /// Inputs of the plan.
 pub(super) struct Plan<'a> {
     pub(super) data: &'a DataArgs,
-    /// Participants drawn for a round, where `--cohort` says it.
+    /// Participants drawn for a round, if `--cohort` is given.
     pub(super) cohort: Option<u32>,
     /// The task's own settings.
     pub(super) input: &'a TaskInput,
@@ -48,16 +48,10 @@ impl Plan<'_> {
     /// The part of the task that can be checked before any data is loaded.
     pub(super) fn draft(&self) -> Outcome<Draft> {
         let participants = self.data.participants;
-        let mut implied = base();
-        let mut spec = self.input.draft(&implied)?;
+        let implied = base();
+        let spec = self.input.draft(&implied)?;
         let drawn = self.drawn(&spec)?;
-        if self.input.has("privacy") {
-            implied = layered([implied, privacy::usual(&spec, self.input, drawn, participants)]);
-            spec = self.input.draft(&implied)?;
-            spec.privacy.complete((participants / drawn.max(1)).max(1));
-            implied["privacy"]["separation"] = json!(spec.privacy.separation);
-        }
-        privacy::check_turns(&spec, drawn, participants)?;
+        let (spec, implied) = privacy_input::complete(self.input, implied, spec, drawn, participants)?;
         Ok(Draft { spec, drawn, implied })
     }
 
@@ -83,7 +77,7 @@ impl Plan<'_> {
         Ok(drawn)
     }
 
-    /// The task: a round waits for everybody who was drawn and does not drop out.
+    /// The task: a round waits for all drawn participants that do not drop out.
     pub(super) fn spec(
         &self,
         architecture: &Architecture,
@@ -120,7 +114,7 @@ impl Plan<'_> {
         let participants = self.data.participants;
         // The minimum cohort follows from the sampling.
         let is_sampled = draft.privacy.sampling.is_some();
-        // With a tree nobody takes part twice, and with a banded matrix not in consecutive rounds.
+        // A tree allows one participation each, and a banded matrix no consecutive ones.
         let all_return = !draft.privacy.mechanism.is_correlated();
         // Enough updates for a robust rule, if possible.
         let collect_min = if draft.aggregation.robust.is_some() { drawn - drawn / 4 } else { 1 };
@@ -142,9 +136,7 @@ impl Plan<'_> {
         if !privacy.is_private() {
             return json!({ "selection": { "cohort": Cohort::Count(drawn), "seed": self.data.seed() } });
         }
-        let (gap, most) = privacy.limits();
-        let require = json!({ "min_gap_rounds": gap, "max_participations": most });
-        json!({ "selection": { "cohort": privacy::cohort(privacy, drawn), "require": require } })
+        json!({ "selection": privacy_input::selection(privacy, drawn) })
     }
 }
 

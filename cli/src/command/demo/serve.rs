@@ -9,12 +9,12 @@ use inference::batcher::Batching;
 use inference::rollout::Rollout;
 use inference::scale::Replicas;
 use serde::Serialize;
+use serving::{Running, Settings};
 use wire::inspect::TaskView;
 
 use super::world::World;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
-use crate::serving::{self, Running, Settings};
 
 /// How long the first version may take to be ready.
 const READY: Duration = Duration::from_secs(30);
@@ -24,11 +24,11 @@ struct Served<'a> {
     url: &'a str,
     model: &'a str,
     version: u32,
-    /// A command for a shell that asks the model.
+    /// A shell command that requests a prediction.
     curl: String,
 }
 
-/// Serves the demo's model on a free port, by following its coordinator as anybody does, and says how to ask it.
+/// Serves the demo's model on a free port as a regular client of its coordinator, and prints an example request.
 pub(super) async fn serve(world: &World, task: &TaskView, folder: &Path, output: Output) -> Outcome<Running> {
     let name = &world.task;
     let settings = Settings {
@@ -46,7 +46,7 @@ pub(super) async fn serve(world: &World, task: &TaskView, folder: &Path, output:
         replicas_of: None,
         name: None,
     };
-    let running = serving::start(settings, None, Some(world.server.clone()), output).await?;
+    let running = serving::start(settings, None, Some(world.server.clone()), output.transfers()).await?;
     let ready = async {
         loop {
             if let [(_, Some(version))] = running.models()[..] {
@@ -66,14 +66,14 @@ pub(super) async fn serve(world: &World, task: &TaskView, folder: &Path, output:
     Ok(running)
 }
 
-/// A command that asks about one example of zeros.
+/// A command that requests a prediction for an example of zeros.
 fn curl(url: &str, name: &str, task: &TaskView) -> String {
     let told = task.spec.model.architecture.clone();
     let model: Option<Architecture> = told.and_then(|told| serde_json::from_value(told).ok());
     let (datatype, width) = match model.as_ref().map(Architecture::input) {
         Some(InputKind::Characters) => ("INT64", 8),
         Some(InputKind::Features(width)) => ("FP32", width),
-        None => ("FP32", 1),
+        Some(InputKind::Tensors) | None => ("FP32", 1),
     };
     format!(
         r#"curl {url}/v2/models/{name}/infer -d '{{"inputs":[{{"name":"input","shape":[1,{width}],"datatype":"{datatype}","data":['$(yes 0 | head -n {width} | paste -sd, -)']}}]}}'"#

@@ -24,12 +24,13 @@ const COLUMNS: [(&str, usize, Cells); 16] = [
     ("PUBLISH", 7, Cells::Number),
     (TRAIN_LOSS, 10, Cells::Number),
     ("TEST ACC", 8, Cells::Number),
-    ("SUM OPENED", 15, Cells::Number),
-    ("DROPPED IN", 10, Cells::Text),
+    ("INCLUDED/UNMASKED", 17, Cells::Number),
+    ("DROPPED DURING", 14, Cells::Text),
 ];
 
-/// What is left out first where the terminal is narrower than a row; the rest of a round is in `round show` and in JSON.
-const DISPENSABLE: [&str; 8] = ["SELECT", "SHARE", "COLLECT", "UNMASK", "PUBLISH", "DROPPED IN", "SUM OPENED", "DOWN"];
+/// Columns to omit on narrow terminals, first one first. `round show` and JSON have them all.
+const DISPENSABLE: [&str; 8] =
+    ["SELECT", "SHARE", "COLLECT", "UNMASK", "PUBLISH", "DROPPED DURING", "INCLUDED/UNMASKED", "DOWN"];
 
 const TRAIN_LOSS: &str = "TRAIN LOSS";
 const EPSILON: &str = "EPSILON";
@@ -84,7 +85,7 @@ impl LiveTable {
     /// Shows a finished round.
     pub(super) fn row(&self, round: &RoundEvent) {
         let phase = |name| round.phases.get(name).map_or_else(String::new, |seconds| format!("{seconds:.2}s"));
-        let metric = |name| round.cohort_metrics.get(name).map_or_else(String::new, |value| format!("{value:.4}"));
+        let metric = |name| round.cohort_metrics.get(name).map_or_else(String::new, |value| figure(*value));
         let state =
             round.failure.map_or_else(|| round.state.to_string(), |reason| format!("{}: {reason}", round.state));
         let row = self.table.line(&[
@@ -114,7 +115,7 @@ impl LiveTable {
     }
 }
 
-/// Seconds from the last update to the masks that open the sum.
+/// Seconds from the last update to the unmasked sum.
 fn unmasking(round: &RoundEvent) -> String {
     let phase = |name| round.phases.get(name).copied();
     match (phase("confirming"), phase("unmasking")) {
@@ -125,12 +126,12 @@ fn unmasking(round: &RoundEvent) -> String {
     }
 }
 
-/// Number of included participants, and of those who opened their sum.
+/// Number of included participants, and of those who unmasked their sum.
 fn opened(round: &RoundEvent) -> String {
     match (&round.secure_aggregation, &round.work) {
-        (Some(session), Some(_)) => format!("of {} by {}", session.included, session.unmasked),
+        (Some(session), Some(_)) => format!("{} / {}", session.included, session.unmasked),
         (Some(_), None) => "no".to_owned(),
-        // Nobody was drawn.
+        // An empty cohort.
         (None, _) if round.cohort == 0 => String::new(),
         (None, _) => "always open".to_owned(),
     }
@@ -159,7 +160,7 @@ mod tests {
             assert!(row.len() <= width, "{width}: {row}");
             assert!(row.contains("TEST ACC") && row.contains("DROPPED"), "{row}");
         }
-        assert_eq!((headings(Some(200)), headings(Some(156))), (whole.clone(), whole.clone()));
-        assert_eq!(headings(Some(150)), whole.replacen("SELECT  ", "", 1), "what can be spared first");
+        assert_eq!((headings(Some(200)), headings(Some(162))), (whole.clone(), whole.clone()));
+        assert_eq!(headings(Some(156)), whole.replacen("SELECT  ", "", 1), "what can be spared first");
     }
 }

@@ -12,8 +12,9 @@ use super::scene::Scene;
 use super::world::World;
 use super::{Federation, privacy};
 use crate::command::round::words::uploads;
-use crate::command::task::objections;
+use crate::command::task::{objections, under};
 use crate::output::{Output, duration, number};
+use crate::privacy_notes::weak_promise;
 
 impl Demo {
     pub(super) fn announce(
@@ -33,34 +34,26 @@ impl Demo {
             model: scene.architecture.kind(),
             parameters: task.summary.parameters,
             seed: scene.seed,
-            updates_readable_by: task.updates_readable_by.clone(),
+            protection: task.protection,
             privacy: report.cloned(),
             personalization: task.spec.personalization.clone(),
         };
         output.event("started", &started);
         if let Some(method) = &federation.personalize {
-            output.line(format!("Own models   {}", method.text()));
+            output.line(format!("Personalized {}", method.text()));
         } else if federation.is_compared {
-            output.line("Own models   none: one model for all, to compare with");
+            output.line("Personalized no: one shared model, for comparison");
         }
         output.line(format!("Data         {}", started.data));
         output.line(format!("Model        {}, {} parameters", started.model, number(started.parameters)));
         output.line(format!("Coordinator  {}", world.url));
-        let secure = &task.spec.secure_aggregation;
-        output.line(match secure.enabled {
-            true => format!(
-                "Updates      can be read by {}: sums alone are opened, while at most {} % of a {} collude with the coordinator",
-                task.updates_readable_by,
-                100.0 * secure.max_corrupt_fraction,
-                if task.spec.group_size().is_some() { "group" } else { "cohort" }
-            ),
-            false => format!("Updates      can be read by the {}: this demo runs without secure aggregation", task.updates_readable_by),
-        });
-        if secure.enabled {
+        let protection = task.protection.iter().flat_map(|protection| under("Updates      ", &protection.lines()));
+        protection.for_each(|line| output.line(line));
+        if task.spec.secure_aggregation.enabled {
             let others = "Apps         those of this demo take part in any session; one with the SDK's defaults would";
             output.line(match objections(&task.spec).as_slice() {
-                [] => format!("{others} take part in this, too"),
-                reasons => format!("{others} not: {}", reasons.join("; ")),
+                [] => format!("{others} accept this one"),
+                reasons => format!("{others} refuse this one: {}", reasons.join("; ")),
             });
         }
         let plan = &scene.training;
@@ -80,9 +73,10 @@ impl Demo {
         }
         if self.hostile() > 0 {
             let (hostile, all) = (self.hostile(), self.data.participants);
-            output.line(format!("Attack       {hostile} of {all} participants send their update times -10"));
+            output.line(format!("Attack       {hostile} of {all} participants multiply their updates by -10"));
         }
         report.map(privacy::words).into_iter().flatten().for_each(|line| output.line(line));
+        weak_promise(&task.spec).iter().for_each(|warning| output.note(format!("warning: {warning}")));
         output.line("");
     }
 
@@ -90,7 +84,7 @@ impl Demo {
         output.event("finished", finished);
         output.line("");
         output.line(format!(
-            "{} rounds in {}: accuracy {:.2} %, loss {:.4} on data nobody trained on.",
+            "{} rounds in {}: accuracy {:.2} %, loss {:.4} on held-out data.",
             finished.rounds,
             duration(Duration::from_secs_f64(finished.seconds)),
             100.0 * finished.accuracy,
@@ -116,7 +110,7 @@ impl Demo {
         output.line(format!("Model: {} (sha256 {})", finished.model.path.display(), finished.model.sha256));
         if !self.inspect {
             output.line(format!(
-                "To look around, add --inspect: the coordinator then stays, and `tributary round show {task} 1` tells more."
+                "Add --inspect to keep the coordinator running, for example for `tributary round show {task} 1`."
             ));
         }
     }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use client_sdk::journal::JournalFiles;
 use client_sdk::participant::{Event, Outcome as End, Participant};
 use client_sdk::train::Device;
+use client_sdk::transport::Proxy;
 use client_sdk::{ModelTrainer, PrivacyPolicy, SecurityPolicy};
 use coordinator::Running;
 use coordinator::config::Config;
@@ -71,7 +72,7 @@ impl World {
             .token;
         let url = running.url().to_owned();
         let base = url.parse().map_err(Failure::because(Exit::Internal, "the coordinator's URL"))?;
-        let server = Server::with_ca(base, Some(running.ca_pem().as_bytes()), token.clone())?;
+        let server = Server::with_ca(base, Some(running.ca_pem().as_bytes()), token.clone(), &Proxy::none())?;
         Ok(Self {
             url,
             ca: config.identity.ca_certificate_file,
@@ -267,7 +268,7 @@ impl RestartingParticipant {
         builder.build().map(|participant| (participant, vanished)).map_err(|error| build_failure(&error))
     }
 
-    /// Tells the coordinator not to wait for a dropout: the demo knows who dropped out; a real coordinator would wait
+    /// Excuses a dropout at the coordinator: the demo knows its dropouts; a real coordinator would wait
     /// for the deadline.
     async fn excuse(&self, gone: Dropout) -> Outcome {
         let Attempt { task, round, .. } = gone.place;

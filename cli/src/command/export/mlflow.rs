@@ -9,7 +9,6 @@ use std::path::Path;
 use serde_json::Value;
 use task_spec::keys;
 use wire::TaskStatus;
-use wire::inspect::figures::figures;
 
 use super::records::TaskRounds;
 
@@ -49,7 +48,7 @@ fn metrics(task: &TaskRounds) -> BTreeMap<String, String> {
     let mut metrics: BTreeMap<String, String> = BTreeMap::new();
     for round in &task.rounds {
         let at = round.ended_at.unwrap_or(round.opened_at).0;
-        for (name, value) in figures(round) {
+        for (name, value) in task.figures(round) {
             let _ = writeln!(metrics.entry(name).or_default(), "{at} {value} {}", round.number);
         }
     }

@@ -31,7 +31,7 @@ enum ExportFormat {
     Parquet,
     /// Event files, one folder a task: `tensorboard --logdir OUT`
     Tensorboard,
-    /// MLflow's file layout, one run a task: `mlflow ui --backend-store-uri OUT`
+    /// MLflow's file layout, one run a task. MLflow 3 imports it: `mlflow migrate-filestore --source OUT --target sqlite:///mlflow.db`
     Mlflow,
 }
 
@@ -74,7 +74,7 @@ async fn attempts(server: &Server, task: TaskId) -> Outcome<Vec<RoundView>> {
 
 impl Export {
     pub(super) async fn run(self, output: Output) -> Outcome {
-        let server = Server::new(&self.server)?;
+        let server = self.server.client()?;
         let mut tasks = Vec::with_capacity(self.tasks.len());
         for name in &self.tasks {
             let bar = output.spinner(format!("reading rounds of {name}"));

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use task_spec::is_name;
 use wire::Timestamp;
-use wire::inspect::figures::{FIGURES, figures};
+use wire::inspect::figures::{FIGURES, figures, reveals_cohort};
 use wire::inspect::{RoundView, TaskSummary, TaskView};
 
 /// A task with all attempts at its rounds, in the order of their opening.
@@ -18,6 +18,17 @@ impl TaskRounds {
     pub(super) fn folder(&self) -> String {
         let TaskSummary { id, name, .. } = &self.task.summary;
         if is_name(name) && !name.starts_with('.') { name.clone() } else { id.to_string() }
+    }
+
+    /// The numbers of a round. Without the size of its cohort where a smaller published ε rests on that being secret.
+    pub(super) fn figures(&self, round: &RoundView) -> Vec<(String, f64)> {
+        let mut figures = figures(round);
+        figures.retain(|(name, _)| self.may_show(name));
+        figures
+    }
+
+    fn may_show(&self, name: &str) -> bool {
+        !(self.task.spec.sampling_amplifies() && reveals_cohort(name))
     }
 }
 
@@ -75,8 +86,9 @@ impl Records {
     /// A row for each attempt. Columns of numbers are those that some round has.
     pub(super) fn of(tasks: &[TaskRounds]) -> Self {
         let all = || tasks.iter().flat_map(|task| task.rounds.iter().map(move |round| (task, round)));
-        let numbered: Vec<_> = all().map(|(_, round)| figures(round)).collect();
-        let fixed: Vec<_> = FIGURES.iter().map(|(name, _)| (*name).to_owned()).collect();
+        let numbered: Vec<_> = all().map(|(task, round)| task.figures(round)).collect();
+        let is_shown = |name: &&str| tasks.iter().any(|task| task.may_show(name));
+        let fixed: Vec<_> = FIGURES.iter().map(|(name, _)| *name).filter(is_shown).map(str::to_owned).collect();
         let others: BTreeSet<_> =
             numbered.iter().flatten().map(|(name, _)| name.clone()).filter(|name| !fixed.contains(name)).collect();
         let names: Vec<_> = fixed.into_iter().chain(others).collect();

@@ -6,7 +6,6 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use prost::Message;
-use wire::inspect::figures::figures;
 
 use super::records::TaskRounds;
 
@@ -61,7 +60,8 @@ pub(super) fn write(task: &TaskRounds, out: &Path) -> io::Result<()> {
             continue;
         }
         #[expect(clippy::cast_possible_truncation, reason = "the format has single precision")]
-        let values = figures(round)
+        let values = task
+            .figures(round)
             .into_iter()
             .map(|(tag, value)| Value { tag: tag.replace('.', "/"), simple_value: Some(value as f32) });
         let at = round.ended_at.unwrap_or(round.opened_at);

@@ -30,7 +30,7 @@ fn task() -> TaskRounds {
         "id": "00000000-0000-0000-0000-000000000007", "name": "digits", "status": "COMPLETED", "rounds_completed": 2,
         "rounds_total": 2, "model_version": 2, "parameters": 610, "created_at": 1_700_000_000_000_i64,
         "spec": {"name": "digits", "model": {"architecture": {"kind": "linear", "inputs": 60, "classes": 10}}, "rounds": {"count": 2}},
-        "updates_readable_by": "nobody", "history": [{"status": "COMPLETED", "at": 1_700_000_023_000_i64}],
+        "history": [{"status": "COMPLETED", "at": 1_700_000_023_000_i64}],
     });
     TaskRounds {
         task: serde_json::from_value(task).unwrap(),
@@ -57,6 +57,69 @@ fn a_table_of_text_has_a_row_for_each_attempt_and_the_same_numbers() {
     assert_eq!([get(0, "metrics.accuracy.value"), get(0, "model_version")], ["", ""], "there was none");
     assert_eq!(get(2, "metrics.accuracy.value").parse::<f64>().unwrap(), 0.1 + 0.2, "to the last bit");
     assert_eq!([get(1, "epsilon.published"), get(0, "epsilon.published")], ["0.5", ""]);
+}
+
+/// The same task with cohorts that are drawn at random, and kept secret.
+fn sampled() -> TaskRounds {
+    let mut task = task();
+    let mut spec = serde_json::to_value(&task.task.spec).unwrap();
+    spec["secure_aggregation"] = json!({ "enabled": false });
+    spec["privacy"] =
+        json!({"mechanism": "central_gaussian", "sampling": { "poisson": 0.25 }, "epsilon": 4.0, "delta": 1e-5});
+    task.task.spec = serde_json::from_value(spec).unwrap();
+    assert!(task.task.spec.sampling_amplifies());
+    for round in &mut task.rounds {
+        let spread =
+            json!({"participants": 3, "resolution": 0.1, "p10": 0.1, "p25": 0.2, "p50": 0.5, "p75": 0.7, "p90": 0.9});
+        round.distributions.extend(serde_json::from_value(spread).ok().map(|of| ("accuracy".to_owned(), of)));
+    }
+    task
+}
+
+#[test]
+fn sizes_of_secret_cohorts_are_in_no_format() {
+    const SECRET: [&str; 7] = [
+        "cohort",
+        "reported",
+        "dropped",
+        "bytes_up",
+        "metrics.accuracy.examples",
+        "phases.COLLECTING.count",
+        "distributions.accuracy.participants",
+    ];
+    let shown = |task: &TaskRounds| {
+        let folder = tempfile::tempdir().unwrap();
+        let mut text = Vec::new();
+        csv::write(&Records::of(std::slice::from_ref(task)), &mut text).unwrap();
+        let csv = String::from_utf8(text).unwrap();
+        let path = folder.path().join("rounds.parquet");
+        parquet::write(&Records::of(std::slice::from_ref(task)), fs::File::create_new(&path).unwrap()).unwrap();
+        let parquet = String::from_utf8_lossy(&fs::read(&path).unwrap()).into_owned();
+        tensorboard::write(task, folder.path()).unwrap();
+        let file = fs::read_dir(folder.path().join("digits")).unwrap().next().unwrap().unwrap().path();
+        let tensorboard = String::from_utf8_lossy(&fs::read(file).unwrap()).replace('/', ".");
+        mlflow::write(task, &folder.path().join("runs")).unwrap();
+        let run = fs::read_dir(folder.path().join("runs")).unwrap().next().unwrap().unwrap().path();
+        let metrics = fs::read_dir(run.join("00000000000000000000000000000007/metrics")).unwrap();
+        let mlflow: Vec<_> = metrics.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        [csv.lines().next().unwrap().to_owned(), parquet, tensorboard, mlflow.join(",")]
+    };
+    for (plain, secret) in shown(&task()).iter().zip(shown(&sampled())) {
+        for name in &SECRET[..6] {
+            assert!(plain.contains(name), "{name}: {plain}");
+        }
+        for name in SECRET {
+            assert!(!secret.contains(name) || name == "cohort", "{name}: {secret}");
+        }
+        for name in ["seconds", "epsilon.published", "epsilon.cohort_known", "metrics.accuracy.value"] {
+            assert!(secret.contains(name), "{name}: {secret}");
+        }
+    }
+    let columns = Records::of(&[sampled()]).columns;
+    assert!(columns.iter().all(|(name, _)| name != "cohort"));
+    let both = Records::of(&[sampled(), task()]);
+    let at = both.columns.iter().position(|(name, _)| name == "cohort").unwrap();
+    assert_eq!((&both.rows[0][at], &both.rows[3][at]), (&records::Cell::Empty, &records::Cell::Float(3.0)));
 }
 
 #[test]

@@ -7,19 +7,19 @@ mod servers;
 use crate::failure::Outcome;
 use crate::output::Output;
 
-/// What to do with models that are served.
+/// Model serving commands.
 #[derive(clap::Subcommand)]
 pub(crate) enum InferCommand {
-    /// Answer requests for predictions by the newest published versions (Open Inference Protocol v2)
+    /// Serve predictions of the newest published versions (Open Inference Protocol v2)
     Serve(Box<serve::Serve>),
-    /// Have a server of models go back to the version before, and not use the newer one again
+    /// Roll a model server back to the previous version, and block the newer one
     Rollback(rollback::Rollback),
-    /// List who serves a task's model, and by which version
+    /// List the servers of a task's model and their versions
     Servers(servers::Servers),
 }
 
 impl InferCommand {
-    /// Whether it prints events, one per line.
+    /// Whether the command prints events, one per line.
     pub(super) fn is_stream(&self) -> bool {
         match self {
             Self::Serve(_) => true,

@@ -7,28 +7,29 @@ use url::Url;
 use wire::problem::Problem;
 use zeroize::Zeroizing;
 
+use crate::arguments::parse_token;
 use crate::failure::{Exit, Failure, Outcome, chain};
 use crate::output::Output;
 use crate::server::{authorities, read_ca};
 
-/// How long the server may take.
+/// Timeout of the rollback request to the model server.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Which model, and where it is served.
+/// Arguments of `tributary infer rollback`.
 #[derive(clap::Args)]
 pub(crate) struct Rollback {
     /// Name of the model
     model: String,
-    /// URL of the server of models
+    /// URL of the model server
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8500")]
     at: Url,
-    /// PEM file of the authority that signed its certificate; without it, the authorities this machine trusts
+    /// PEM file of the CA that signed the server's certificate [default: the system's CAs]
     #[arg(long, env = "TRIBUTARY_CA", value_name = "FILE")]
     ca: Option<PathBuf>,
     /// Token with the role operator
-    #[arg(long, env = "TRIBUTARY_TOKEN", value_name = "TOKEN", hide_env_values = true, allow_hyphen_values = true)]
+    #[arg(long, env = "TRIBUTARY_TOKEN", value_name = "TOKEN", value_parser = parse_token, hide_env_values = true, allow_hyphen_values = true)]
     token: Option<String>,
-    /// PEM file of a certificate that the server's --operators holds, instead of a token
+    /// PEM file of a client certificate listed in the server's --operators; replaces the token
     #[arg(long, value_name = "FILE", requires = "key")]
     certificate: Option<PathBuf>,
     /// PEM file of the certificate's key
@@ -62,7 +63,7 @@ impl Rollback {
         let answer: serde_json::Value = serde_json::from_slice(&body)
             .map_err(Failure::because(Exit::Connection, "this is not the answer of a server of models"))?;
         output.answer(&answer, || {
-            format!("{} answers by version {} again.", self.model, answer["version"].as_str().unwrap_or("?"))
+            format!("{} is rolled back to version {}.", self.model, answer["version"].as_str().unwrap_or("?"))
         });
         Ok(())
     }
@@ -74,7 +75,7 @@ impl Rollback {
         }
         if let (Some(certificate), Some(key)) = (&self.certificate, &self.key) {
             if self.at.scheme() != "https" {
-                let detail = format!("--certificate is shown over TLS alone: give --at https://…, not {}", self.at);
+                let detail = format!("--certificate requires TLS: use --at https://…, not {}", self.at);
                 return Err(Failure::new(Exit::Usage, detail));
             }
             builder = builder.identity(identity(certificate, key)?);

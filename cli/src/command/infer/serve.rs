@@ -8,112 +8,116 @@ use client_sdk::train::DeviceChoice;
 use inference::batcher::Batching;
 use inference::rollout::{Abort, Rollout};
 use inference::scale::Replicas;
+use serving::{Running, Settings, TlsFiles};
 use task_spec::is_name;
 use url::Url;
 use wire::inspect::is_server_name;
 
+use crate::arguments::parse_token;
 use crate::device;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
+use crate::server::proxy::ProxyArgs;
 use crate::server::{Server, read_ca};
-use crate::serving::{self, Running, Settings, TlsFiles};
 use crate::signal;
 
-/// Which models, from where, for whom.
+/// Arguments of `tributary infer serve`.
 #[derive(clap::Args)]
 pub(crate) struct Serve {
-    /// URL of the coordinator whose published versions are served; without it, what is in --models
+    /// URL of the coordinator whose published versions are served [default: serve the folder --models]
     #[arg(long, value_name = "URL", requires_all = ["token", "tasks"])]
     from: Option<Url>,
-    /// PEM file of the authority that signed its certificate; without it, the authorities this machine trusts
+    /// PEM file of the CA that signed the coordinator's certificate [default: the system's CAs]
     #[arg(long, env = "TRIBUTARY_CA", value_name = "FILE")]
     ca: Option<PathBuf>,
+    #[command(flatten)]
+    proxy: ProxyArgs,
     /// Token with the role viewer for the tasks
-    #[arg(long, env = "TRIBUTARY_TOKEN", value_name = "TOKEN", hide_env_values = true, allow_hyphen_values = true)]
+    #[arg(long, env = "TRIBUTARY_TOKEN", value_name = "TOKEN", value_parser = parse_token, hide_env_values = true, allow_hyphen_values = true)]
     token: Option<String>,
-    /// Name of a task whose model is served; may be repeated. Without --from: of a folder in --models [default: all of them]
+    /// Task whose model is served; may be repeated. Without --from, a folder in --models [default: all folders]
     #[arg(long = "task", value_name = "NAME")]
     tasks: Vec<String>,
-    /// Folder of the versions, NAME/VERSION/model.safetensors: those that were fetched, or those that you put there
+    /// Folder of model files, NAME/VERSION/model.safetensors; downloads are stored here
     #[arg(long, value_name = "DIR", default_value = "models")]
     models: PathBuf,
-    /// Address and port to listen on; port 0 takes a free one
+    /// Address and port to listen on; port 0 selects a free port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8500")]
     listen: SocketAddr,
-    /// PEM file of its certificate; without it, it listens on a loopback address alone, and lets everybody ask
+    /// PEM file of the server's certificate; without it, only loopback addresses are allowed and requests need no credentials
     #[arg(long, value_name = "FILE", requires = "key")]
     certificate: Option<PathBuf>,
     /// PEM file of the certificate's key
     #[arg(long, value_name = "FILE", requires = "certificate")]
     key: Option<PathBuf>,
-    /// PEM file of an authority whose certificates let clients ask
+    /// PEM file of a CA whose client certificates are accepted
     #[arg(long, value_name = "FILE", requires = "certificate")]
     client_ca: Option<PathBuf>,
-    /// PEM file of those of its certificates whose holders may roll back, too; read at the start
+    /// PEM file of client certificates that may also roll back; read at startup
     #[arg(long, value_name = "FILE", requires = "client_ca")]
     operators: Option<PathBuf>,
-    /// Address that tells health and metrics in the clear
+    /// Plain-HTTP address for health and metrics
     #[arg(long, value_name = "ADDRESS")]
     health: Option<SocketAddr>,
-    /// Threads that compute [default: one per core]
+    /// Number of compute threads [default: one per core]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// Where to compute: auto, cpu, cuda or metal
+    /// Compute device: auto, cpu, cuda or metal
     #[arg(long, default_value = "cpu")]
     device: DeviceChoice,
-    /// Most examples in a batch
+    /// Maximum batch size
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=4096))]
     max_batch: u16,
-    /// Longest that a batch is kept open for requests that are being read, in milliseconds
+    /// Maximum time to hold a batch open for requests that are still being read, in milliseconds
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(0..=1000), value_name = "MS")]
     max_delay_ms: u64,
-    /// Most requests for a model that wait; further ones are told to come back
+    /// Maximum queue length per model; further requests get 429 with Retry-After
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..))]
     queue: u16,
-    /// Most bytes of a request
+    /// Maximum request body, in bytes
     #[arg(long, default_value_t = 16 << 20, value_parser = clap::value_parser!(u32).range(1024..=1 << 30), value_name = "BYTES")]
     body_max: u32,
-    /// Memory for predictions that are remembered, in bytes; 0 remembers none
+    /// Size of the prediction cache, in bytes; 0 disables it
     #[arg(long, default_value_t = 0, value_name = "BYTES")]
     cache: u64,
     #[command(flatten)]
     rollout: RolloutArgs,
-    /// Fewest replicas that the metric of desired replicas asks for
+    /// Minimum of the desired-replicas metric
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     replicas_min: u32,
-    /// Most replicas that it asks for
+    /// Maximum of the desired-replicas metric
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     replicas_max: u32,
-    /// A name with an address for each replica, such as a headless service's, by which they are counted
+    /// DNS name with one address per replica, such as a headless service, used to count replicas
     #[arg(long, value_name = "HOST")]
     replicas_of: Option<String>,
-    /// What it calls itself to the coordinator, see `infer servers` [default: this machine's name and the port]
+    /// Name shown by `infer servers` [default: host name and port]
     #[arg(long, value_name = "NAME", value_parser = server_name, requires = "from")]
     name: Option<String>,
 }
 
-/// Longest that a version is tried: a year.
+/// Maximum trial time of a version: a year.
 const HOLD_MAX_S: u64 = 365 * 24 * 3600;
 
 /// How new versions are introduced.
 #[derive(clap::Args)]
 struct RolloutArgs {
-    /// Share of keys (the header tributary-key) that a new version answers while it is tried; 0 uses it at once
+    /// Percentage of keys (header tributary-key) that a canary answers; 0 activates new versions immediately
     #[arg(long, default_value_t = 0.0, value_parser = percent, value_name = "PERCENT")]
     canary_percent: f64,
-    /// How long it is tried, in seconds
+    /// Duration of the canary, in seconds
     #[arg(long, default_value_t = 600, value_parser = clap::value_parser!(u64).range(0..=HOLD_MAX_S), value_name = "SECONDS")]
     hold_s: u64,
-    /// Requests or predictions from which on it is judged
+    /// Minimum requests before a verdict
     #[arg(long, default_value_t = 50, value_name = "COUNT")]
     abort_min_requests: u64,
-    /// It is taken back if more than this part of its requests fail
+    /// Maximum fraction of failed requests before the canary is rolled back
     #[arg(long, default_value_t = 0.01, value_parser = part, value_name = "PART")]
     abort_error_rate: f64,
-    /// It is taken back if its 99th percentile is longer, in milliseconds
+    /// Maximum 99th percentile of the latency before the canary is rolled back, in milliseconds
     #[arg(long, default_value_t = 250, value_name = "MS")]
     abort_p99_ms: u64,
-    /// It is taken back if it predicts otherwise than the stable version for more than this part of the same inputs
+    /// Maximum fraction of predictions that differ from the stable version before the canary is rolled back
     #[arg(long, default_value_t = 0.2, value_parser = part, value_name = "PART")]
     abort_disagreement: f64,
 }
@@ -148,7 +152,7 @@ impl RolloutArgs {
     }
 }
 
-/// Reported once it serves.
+/// Reported when the server is ready.
 #[derive(serde::Serialize)]
 struct Serving {
     url: String,
@@ -177,7 +181,7 @@ impl Serve {
         });
         // Registered first: a signal during start-up must not be lost.
         let mut stop = std::pin::pin!(signal::shutdown());
-        let running = serving::start(settings, tls, from, output).await?;
+        let running = serving::start(settings, tls, from, output.transfers()).await?;
         announce(&running, tls.is_some(), output);
         output.line("Ctrl-c ends it.");
         (&mut stop).await;
@@ -190,7 +194,7 @@ impl Serve {
     fn from(&self) -> Outcome<Option<Server>> {
         let (Some(url), Some(token)) = (&self.from, &self.token) else { return Ok(None) };
         let ca = self.ca.as_deref().map(read_ca).transpose()?;
-        Server::with_ca(url.clone(), ca.as_deref(), token.clone()).map(Some)
+        Server::with_ca(url.clone(), ca.as_deref(), token.clone(), &self.proxy.setting()?).map(Some)
     }
 
     fn settings(&self) -> Outcome<Settings> {
@@ -198,7 +202,7 @@ impl Serve {
         names.sort();
         names.dedup();
         if let Some(wrong) = names.iter().find(|name| !is_name(name)) {
-            return Err(Failure::new(Exit::Usage, format!("--task: {wrong:?} is no name of a task")));
+            return Err(Failure::new(Exit::Usage, format!("--task: {wrong:?} is not a task name")));
         }
         if names.is_empty() {
             names = folders(&self.models)?;
@@ -227,7 +231,7 @@ impl Serve {
     }
 }
 
-/// Names of the models in a folder; those that begin with a dot are none.
+/// Names of the models in a folder, without names that begin with a dot.
 fn folders(models: &std::path::Path) -> Outcome<Vec<String>> {
     let cannot = || Failure::because(Exit::Io, format!("cannot read the folder {}", models.display()));
     let mut names = Vec::new();
@@ -246,7 +250,7 @@ fn folders(models: &std::path::Path) -> Outcome<Vec<String>> {
     Ok(names)
 }
 
-/// Says what is served where.
+/// Prints the served models and their address.
 fn announce(running: &Running, is_tls: bool, output: Output) {
     let scheme = if is_tls { "https" } else { "http" };
     let models: Vec<_> = running.models().into_iter().map(|(name, version)| ServedModel { name, version }).collect();

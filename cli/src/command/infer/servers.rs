@@ -1,11 +1,11 @@
-//! `tributary infer servers`: who serves a task's model, as the coordinator was told.
+//! `tributary infer servers`: the servers of a task's model, as reported to the coordinator.
 
 use wire::inspect::{ServerReport, ServerView};
 use wire::route;
 
 use crate::failure::Outcome;
 use crate::output::{Cells, Output, Table, when};
-use crate::server::{PartArgs, Server};
+use crate::server::PartArgs;
 
 /// Arguments of `tributary infer servers`.
 #[derive(clap::Args)]
@@ -18,7 +18,7 @@ pub(crate) struct Servers {
 
 impl Servers {
     pub(super) async fn run(self, output: Output) -> Outcome {
-        let server = Server::new(&self.part.server)?;
+        let server = self.part.server.client()?;
         let id = server.task(&self.task).await?;
         let servers = server.part::<ServerView>(&route::fill(route::TASK_SERVERS, &[&id]), &[], self.part).await?;
         let newest = server.task_view(id).await?.summary.model_version;
@@ -31,16 +31,16 @@ fn table(servers: &[ServerView], newest: u32, terminal: Option<usize>) -> String
     let mut table = Table::new(&[
         ("SERVER", Cells::Text),
         ("VERSION", Cells::Text),
-        ("ON TRIAL", Cells::Text),
+        ("CANARY", Cells::Text),
         ("REQUESTS/S", Cells::Number),
         ("ERRORS", Cells::Number),
         ("P99", Cells::Number),
         ("QUEUE", Cells::Number),
         ("REPLICAS", Cells::Number),
-        ("HEARD", Cells::Text),
-        ("NOT USED", Cells::Words),
+        ("LAST REPORT", Cells::Text),
+        ("REJECTED", Cells::Words),
     ])
-    .dispensable(&["QUEUE", "HEARD", "REPLICAS"]);
+    .dispensable(&["QUEUE", "LAST REPORT", "REPLICAS"]);
     for ServerView { name, told_at, report } in servers {
         table.row(vec![
             name.clone(),

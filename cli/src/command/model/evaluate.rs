@@ -7,20 +7,19 @@ use client_sdk::models::Architecture;
 use client_sdk::train::{self, Device, Examples};
 use datasets::Dataset;
 use learning::contribution::scaffold;
-use learning::parameters::LayoutError;
-use learning::{Layout, Parameters, TensorSpec, checkpoint};
+use learning::{Parameters, checkpoint};
 
 use crate::data::{DataArgs, DataChoice};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, number};
 use crate::task_file;
 
-/// Which file on which data.
+/// Arguments of `tributary model evaluate`.
 #[derive(clap::Args)]
 pub(crate) struct Evaluate {
-    /// The model, as safetensors
+    /// Model file (safetensors)
     file: PathBuf,
-    /// The task's file, which names the columns of a table: with --data csv:FILE or parquet:FILE
+    /// Task file that names the table's columns, for --data csv:FILE or parquet:FILE
     #[arg(long, value_name = "FILE")]
     task: Option<PathBuf>,
     #[command(flatten)]
@@ -91,11 +90,11 @@ pub(super) fn read(file: &Path) -> Outcome<Vec<u8>> {
 
 /// The ready model that a file's tensors tell.
 pub(super) fn architecture_of(file: &Path, safetensors: &[u8]) -> Outcome<Architecture> {
-    let unreadable = || format!("{} is no model that can be read", file.display());
+    let unreadable = || format!("{} is not a readable model", file.display());
     let layout = checkpoint::read_layout(safetensors).map_err(Failure::because(Exit::Data, unreadable()))?;
-    let layout = without_control(&layout).map_err(Failure::because(Exit::Data, unreadable()))?;
+    let layout = scaffold::without_control(&layout).map_err(Failure::because(Exit::Data, unreadable()))?;
     Architecture::of_tensors(&layout)
-        .ok_or_else(|| Failure::new(Exit::Data, format!("{}: its tensors are those of no ready model", file.display())))
+        .ok_or_else(|| Failure::new(Exit::Data, format!("{}: its tensors match no ready model", file.display())))
 }
 
 /// The parameters of a ready model in a published file.
@@ -115,12 +114,6 @@ pub(crate) fn examples(data: &Dataset) -> Examples<'_> {
     }
 }
 
-/// The model's part of a published file, without SCAFFOLD's control variate.
-pub(crate) fn without_control(layout: &Layout) -> Result<Layout, LayoutError> {
-    let is_models = |tensor: &&TensorSpec| !tensor.name.starts_with(scaffold::CONTROL);
-    Layout::new(layout.tensors().iter().filter(is_models).cloned().collect())
-}
-
 #[cfg(test)]
 mod tests {
     use client_sdk::models::Linear;
@@ -131,6 +124,6 @@ mod tests {
     fn a_control_variate_beside_a_model_does_not_hide_it() {
         let linear = Architecture::Linear(Linear { inputs: 7, classes: 3 });
         let published = scaffold::layout(&linear.layout().unwrap()).unwrap();
-        assert_eq!(Architecture::of_tensors(&without_control(&published).unwrap()), Some(linear));
+        assert_eq!(Architecture::of_tensors(&scaffold::without_control(&published).unwrap()), Some(linear));
     }
 }

@@ -5,38 +5,37 @@ use std::path::{Path, PathBuf};
 
 use client_sdk::models::Architecture;
 use recipe::digest::sha256;
+use serving::{TensorMetadata, named_folder, onnx, signature};
 use wire::Digest;
 
 use super::evaluate::{architecture_of, parameters_of, read};
 use crate::failure::{Exit, Failure, Outcome};
-use crate::onnx;
 use crate::output::{Output, bytes};
-use crate::serving::v2::{TensorMetadata, signature};
 use crate::task_file;
 
 /// Examples that Triton computes together, and how long it waits for them: as `tributary infer serve` does by default.
 const MAX_BATCH: usize = 32;
 const MAX_DELAY_US: u64 = 10_000;
 
-/// Which file, and what to make of it.
+/// Arguments of `tributary model export`.
 #[derive(clap::Args)]
 #[command(group = clap::ArgGroup::new("form").args(["onnx", "triton"]).required(true).multiple(true))]
 pub(crate) struct Export {
-    /// The model, as safetensors
+    /// Model file (safetensors)
     file: PathBuf,
     /// Write an ONNX file
     #[arg(long, value_name = "FILE")]
     onnx: Option<PathBuf>,
-    /// Put it into a model repository of Triton's: DIR/NAME/config.pbtxt and DIR/NAME/VERSION/model.onnx
+    /// Write to a Triton model repository: DIR/NAME/config.pbtxt and DIR/NAME/VERSION/model.onnx
     #[arg(long, value_name = "DIR")]
     triton: Option<PathBuf>,
-    /// Its name in the repository [default: that of the file, TASK of TASK-vVERSION.safetensors]
+    /// Model name in the repository [default: from the file name, TASK in TASK-vVERSION.safetensors]
     #[arg(long, requires = "triton")]
     name: Option<String>,
-    /// Its version there [default: that of the file's name, or 1]
+    /// Model version in the repository [default: from the file name, or 1]
     #[arg(long, value_name = "VERSION", requires = "triton", value_parser = clap::value_parser!(u32).range(1..))]
     model_version: Option<u32>,
-    /// The task's file, whose model it is; needed for a cnn of images that are not 28x28, which its tensors do not tell
+    /// Task file of the model; needed for a cnn whose images are not 28x28
     #[arg(long, value_name = "FILE")]
     task: Option<PathBuf>,
 }
@@ -71,7 +70,7 @@ impl Export {
         }
         if let Some(repository) = &self.triton {
             let (name, version) = self.name_and_version();
-            let folder = repository.join(&name);
+            let folder = named_folder::join(repository, &name).map_err(Failure::because(Exit::Usage, "--name"))?;
             let path = folder.join(version.to_string()).join("model.onnx");
             write(&folder.join("config.pbtxt"), configuration(&name, &architecture).as_bytes())?;
             write(&path, &model)?;
@@ -93,7 +92,7 @@ impl Export {
         serde_json::from_value(told).map_err(|error| task_file::wrong(path, error))
     }
 
-    /// As asked for; otherwise as `model fetch` has named the file.
+    /// The given name and version, or those in the file name that `model fetch` chose.
     fn name_and_version(&self) -> (String, u32) {
         let stem = self.file.file_stem().and_then(|stem| stem.to_str()).unwrap_or("model");
         let parts = stem.rsplit_once("-v").and_then(|(name, version)| Some((name, version.parse().ok()?)));

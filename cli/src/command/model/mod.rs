@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
+use operator_client::fetch;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use wire::inspect::{ModelView, TaskSummary, TaskView};
-use wire::{TaskId, route};
+use wire::{Digest, TaskId, route};
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Cells, Output, Table, bytes, when};
@@ -14,13 +15,12 @@ use crate::server::{IfMatchArgs, PartArgs, Server, ServerArgs, Tagged};
 
 mod evaluate;
 mod export;
-pub(crate) mod fetch;
+mod import;
 mod provenance;
 
-pub(crate) use evaluate::{Score, examples, without_control};
-pub(crate) use provenance::record;
+pub(crate) use evaluate::{Score, examples};
 
-/// What to do with model versions.
+/// Model commands.
 #[derive(clap::Subcommand)]
 pub(crate) enum ModelCommand {
     /// List a task's model versions, newest first
@@ -30,59 +30,61 @@ pub(crate) enum ModelCommand {
         #[command(flatten)]
         part: PartArgs,
     },
-    /// Download a model version as safetensors; resumes an interrupted download, and checks the SHA-256
+    /// Download a model version as safetensors, with resume and SHA-256 check
     Fetch {
         /// Id or name of the task
         task: String,
-        /// Number of the version [default: the newest]
+        /// Version number [default: the newest]
         #[arg(long = "model-version", value_name = "VERSION")]
         version: Option<u32>,
-        /// The version that was promoted
+        /// Download the promoted version
         #[arg(long, conflicts_with = "version")]
         promoted: bool,
-        /// Where to write it [default: TASK-vVERSION.safetensors]
+        /// Output file [default: TASK-vVERSION.safetensors]
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
-        /// Also save the signed record of where it comes from, for `model verify`
+        /// Also save the signed provenance record, for `model verify`
         #[arg(long, value_name = "FILE")]
         provenance: Option<PathBuf>,
         #[command(flatten)]
         server: ServerArgs,
     },
-    /// Show a model version, and where it comes from
+    /// Show a model version and its provenance
     Show(OneVersion),
-    /// Check a downloaded model against its signed record, without a coordinator
+    /// Verify a downloaded model against its signed record, offline
     Verify(provenance::Verify),
-    /// Keep a model version, whatever the task retains
+    /// Exempt a model version from the task's retention
     Pin(ChangedVersion),
-    /// Keep a model version no longer than the task retains others
+    /// Make a pinned version subject to the task's retention again
     Unpin(ChangedVersion),
-    /// Choose the model version that is to be used, which `model fetch --promoted` downloads; its file stays
+    /// Mark a model version as the one to use, for `model fetch --promoted`; its file is kept
     ///
-    /// With --if-match the task's ETag counts, which `task show` prints.
+    /// --if-match compares the task's ETag, which `task show` prints.
     Promote(ChangedVersion),
     /// Publish an earlier model version again, as the newest: the next round starts from it
     ///
-    /// No round may be in progress: pause the task first, and resume it afterwards. With --if-match the task's ETag counts, which
-    /// `task show` prints.
+    /// No round may be in progress: pause the task first, and resume it afterwards. --if-match compares the task's ETag,
+    /// which `task show` prints.
     Restore(ChangedVersion),
     /// Measure accuracy and loss of a safetensors file on held-out data
     Evaluate(evaluate::Evaluate),
-    /// Write a safetensors file of a ready model for other servers of models: as ONNX, or into a model repository of Triton's
+    /// Convert a ready model to ONNX or a Triton model repository
     Export(export::Export),
+    /// Turn an ONNX file into a graph that devices train, and its parameters into a safetensors file
+    Import(import::Import),
 }
 
 #[derive(clap::Args)]
 pub(crate) struct OneVersion {
     /// Id or name of the task
     task: String,
-    /// Number of the version
+    /// Version number
     version: u32,
     #[command(flatten)]
     server: ServerArgs,
 }
 
-/// One version that is changed.
+/// A version to change.
 #[derive(clap::Args)]
 pub(crate) struct ChangedVersion {
     #[command(flatten)]
@@ -100,7 +102,7 @@ impl ChangedVersion {
         words: impl FnOnce(&A, u32, &str) -> String,
     ) -> Outcome {
         let OneVersion { task, version, server } = self.one;
-        let server = Server::new(&server)?;
+        let server = server.client()?;
         let id = server.task(&task).await?;
         let path = route::fill(template, &[&id, &version]);
         let Tagged { view, etag } = server.post_tagged(&path, &json!({}), self.if_match.condition()).await?;
@@ -114,7 +116,7 @@ impl ChangedVersion {
     }
 
     async fn promote(self, output: Output) -> Outcome {
-        let words = |_: &TaskView, version: u32, task: &str| format!("Version {version} of {task} is the one to use.");
+        let words = |_: &TaskView, version: u32, task: &str| format!("Version {version} of {task} is promoted.");
         self.change(route::MODEL_PROMOTE, output, words).await
     }
 
@@ -130,7 +132,7 @@ impl ModelCommand {
     pub(crate) async fn run(self, output: Output) -> Outcome {
         match self {
             Self::List { task, part } => {
-                let server = Server::new(&part.server)?;
+                let server = part.server.client()?;
                 let task = server.task(&task).await?;
                 output.answer_list(
                     &server.part::<ModelView>(&route::fill(route::MODELS, &[&task]), &[], part).await?,
@@ -139,12 +141,12 @@ impl ModelCommand {
                 Ok(())
             }
             Self::Fetch { task, version, promoted, out, provenance, server } => {
-                let server = Server::new(&server)?;
+                let server = server.client()?;
                 let id = server.task(&task).await?;
                 let version = if promoted { Some(self::promoted(&server, id).await?) } else { version };
                 let model = find(&server, id, version).await?;
                 let out = out.unwrap_or_else(|| format!("{task}-v{}.safetensors", model.version).into());
-                fetch::fetch(&server, &model, &out, output).await?;
+                fetch(&server, &model, &out, &output.transfers()).await?;
                 if let Some(path) = provenance {
                     provenance::save(&server, &model, &path).await?;
                 }
@@ -152,15 +154,14 @@ impl ModelCommand {
                     say_untrained(&server, id, output).await?;
                 }
                 let (version, round) = (model.version, model.round);
-                let answer =
-                    fetch::FetchedModel { path: out, version, round, sha256: model.sha256, bytes: model.bytes };
+                let answer = FetchedModel { path: out, version, round, sha256: model.sha256, bytes: model.bytes };
                 output.answer(&answer, || {
                     format!("{} (version {}, sha256 {})", answer.path.display(), model.version, model.sha256)
                 });
                 Ok(())
             }
             Self::Show(OneVersion { task, version, server }) => {
-                let server = Server::new(&server)?;
+                let server = server.client()?;
                 let task = server.task(&task).await?;
                 let model = server.get_tagged(&route::fill(route::MODEL, &[&task, &version])).await?;
                 provenance::show(&server, model, output).await
@@ -172,14 +173,14 @@ impl ModelCommand {
             Self::Restore(version) => version.restore(output).await,
             Self::Evaluate(evaluate) => evaluate.run(output),
             Self::Export(export) => export.run(output),
+            Self::Import(import) => import.run(output),
         }
     }
 }
 
-/// Says that the newest version is the one that nobody has trained, and whether an earlier task of the same name has a trained one.
+/// Prints that the newest version is untrained, and whether an earlier task of the same name has a trained one.
 async fn say_untrained(server: &Server, id: TaskId, output: Output) -> Outcome {
-    output
-        .note("version 0 is the model that the task began with: no round has been completed, so nothing is learnt yet");
+    output.note("version 0 is the initial model: no round has completed yet");
     let tasks: Vec<TaskSummary> = server.list(route::TASKS, usize::MAX).await?;
     let name = tasks.iter().find(|task| task.id == id).map(|task| task.name.as_str());
     let earlier =
@@ -205,6 +206,18 @@ async fn find(server: &Server, task: TaskId, version: Option<u32>) -> Outcome<Mo
     }
     let newest: Vec<ModelView> = server.list(&route::fill(route::MODELS, &[&task]), 1).await?;
     newest.into_iter().next().ok_or_else(|| Failure::new(Exit::NotFound, "this task has no model"))
+}
+
+/// A downloaded version.
+#[derive(Serialize)]
+struct FetchedModel {
+    path: PathBuf,
+    version: u32,
+    /// The round that made it; none made the model that the task began with.
+    round: Option<u32>,
+    sha256: Digest,
+    /// Size of the file.
+    bytes: u64,
 }
 
 /// Whether a version can be downloaded, and for how long.

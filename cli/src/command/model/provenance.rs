@@ -1,14 +1,15 @@
-//! Where a model version comes from: shown, saved beside the model, and checked without a coordinator.
+//! The provenance of a model version: shown, saved with the model, and verified offline.
 
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use operator_client::provenance::{get, opened, record};
 use ring::digest::{Context, SHA256};
+use wire::Digest;
 use wire::audit::AuditKey;
 use wire::inspect::ModelView;
 use wire::provenance::{Provenance, SignedProvenance};
-use wire::{Digest, route};
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, bytes, figure, when};
@@ -17,24 +18,24 @@ use crate::server::{Server, Tagged};
 /// Longest file of a record that is read: the answer of the API, indented or not.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Which file, and what it is held against.
+/// Arguments of `tributary model verify`.
 #[derive(clap::Args)]
 pub(crate) struct Verify {
-    /// The model, as `model fetch` wrote it
+    /// Model file written by `model fetch`
     file: PathBuf,
-    /// Its record, as `model fetch --provenance` wrote it
+    /// Record written by `model fetch --provenance`
     #[arg(long, value_name = "FILE")]
     provenance: PathBuf,
-    /// The key that must have signed the record, as `audit head` shows it [default: the one that the record names]
+    /// Expected signing key, as shown by `audit head` [default: the key named in the record]
     #[arg(long, value_name = "HEX")]
     key: Option<AuditKey>,
 }
 
-/// The verdict about a model that is what its record says.
+/// The result for a model that matches its record.
 #[derive(serde::Serialize)]
 struct Verdict {
     record: Provenance,
-    /// Whether somebody said which key must have signed it.
+    /// Whether the expected signing key was given.
     key_was_given: bool,
 }
 
@@ -80,7 +81,7 @@ impl Verify {
         let unreadable = || Failure::because(Exit::Data, format!("cannot read {path}"));
         let file = File::open(&self.provenance).map_err(unreadable())?;
         let record: SignedProvenance = serde_json::from_reader(std::io::Read::take(file, MAX_BYTES))
-            .map_err(|error| Failure::new(Exit::Data, format!("{path} holds no record of a model version: {error}")))?;
+            .map_err(|error| Failure::new(Exit::Data, format!("{path} is not a record of a model version: {error}")))?;
         record.open().map_err(|error| Failure::new(Exit::Damaged, format!("the record in {path}: {error}")))
     }
 }
@@ -101,12 +102,6 @@ fn digest(path: &Path) -> Outcome<(Digest, u64)> {
     }
 }
 
-/// The record of a version, as it was signed.
-async fn get(server: &Server, model: &ModelView) -> Outcome<SignedProvenance> {
-    let path = route::fill(route::MODEL_PROVENANCE, &[&model.task, &model.version]);
-    server.get(&path, &[]).await
-}
-
 /// Saves the record of a version, if it is signed.
 pub(super) async fn save(server: &Server, model: &ModelView, path: &Path) -> Outcome {
     let signed = get(server, model).await?;
@@ -116,26 +111,6 @@ pub(super) async fn save(server: &Server, model: &ModelView, path: &Path) -> Out
     // Text alone: this cannot fail.
     let text = serde_json::to_string(&signed).unwrap_or_default();
     file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(cannot())
-}
-
-/// The record, if it is signed and that of this version.
-fn opened(signed: &SignedProvenance, model: &ModelView) -> Outcome<Provenance> {
-    let bad =
-        |problem: String| Failure::new(Exit::Integrity, format!("the record of version {}: {problem}", model.version));
-    let record = signed.open().map_err(|error| bad(error.to_string()))?;
-    if (record.task, record.version, record.sha256) != (model.task, model.version, model.sha256) {
-        return Err(bad("it is that of another model".to_owned()));
-    }
-    Ok(record)
-}
-
-/// The record of a version, which is signed and its; none if it was published before records were kept.
-pub(crate) async fn record(server: &Server, model: &ModelView) -> Outcome<Option<SignedProvenance>> {
-    match get(server, model).await {
-        Ok(signed) => opened(&signed, model).map(|_| Some(signed)),
-        Err(failure) if failure.exit == Exit::NotFound => Ok(None),
-        Err(failure) => Err(failure),
-    }
 }
 
 /// Shows a version, and where it comes from.

@@ -32,16 +32,16 @@ pub(super) fn tell_lifetime(output: Output, spent: &LifetimeSpent) {
     let LifetimeSpent { epsilon, delta, limit, .. } = *spent;
     output.event("privacy_lifetime", &spent.data());
     let epsilon =
-        epsilon.map_or_else(|| "nobody knows how much".to_owned(), |epsilon| format!("epsilon {}", figure(epsilon)));
+        epsilon.map_or_else(|| "an unknown amount".to_owned(), |epsilon| format!("epsilon {}", figure(epsilon)));
     let limit = limit.map_or_else(String::new, |limit| format!(" of {}", figure(limit)));
     output.line(format!("privacy spent on all tasks together: {epsilon}{limit} at delta {delta:e}"));
 }
 
-/// Says what happens as it happens, and what stays as it is only once.
+/// Prints events, and lasting conditions only once.
 #[derive(Default)]
 pub(super) struct Told(Mutex<Last>);
 
-/// What was said last.
+/// The last printed state.
 #[derive(Default)]
 struct Last {
     waiting_for: Vec<WaitingFor>,
@@ -54,7 +54,7 @@ struct Last {
 }
 
 impl Told {
-    /// Prints an event, unless it says again what was said.
+    /// Prints an event, unless it repeats the previous state.
     pub(super) fn tell(&self, output: Output, event: &Event) {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if last.is_news(event) {
@@ -90,7 +90,7 @@ impl Last {
         }
     }
 
-    /// Says what has changed for the better, and notes what is said now.
+    /// Prints that a condition has ended, and records the current one.
     fn changed(&mut self, output: Output, event: &Event) {
         match event {
             Event::CheckedIn { waiting_for, .. } => {
@@ -137,7 +137,7 @@ fn tell(output: Output, event: &Event) {
             json();
             let left = left.map(|place| format!("; round {} was left", place.round)).unwrap_or_default();
             output.line(format!(
-                "enrols again under another authority, with the journal of {before}, which keeps what was learnt, sent and spent{left}"
+                "the coordinator's CA was replaced: enrols again and keeps the journal of {before}, with its models and ledger{left}"
             ));
         }
         Event::Renewed => {
@@ -150,27 +150,31 @@ fn tell(output: Output, event: &Event) {
         }
         Event::Asked { task, eligible } => {
             json();
-            let word = if *eligible { "is" } else { "is not" };
-            output.line(format!("task {task} asked: this {word} a device for it"));
+            let word = if *eligible { "meets" } else { "does not meet" };
+            output.line(format!("task {task}: this device {word} its criteria"));
+        }
+        Event::InBatch { batch, size } => {
+            json();
+            output.line(format!("in batch {batch} of {size} participants, whose updates are only opened together"));
         }
         Event::Assigned { place, cohort, remaining, is_secure } => {
             json();
             let readable = if *is_secure { "" } else { "; the coordinator can read the update" };
             let within = duration(*remaining);
             output.line(format!(
-                "round {}: drawn into a cohort of {cohort}, whose updates are taken for {within} from now on{readable}",
+                "round {}: drawn into a cohort of {cohort}; updates are accepted for {within}{readable}",
                 place.round
             ));
         }
         Event::Shared { place, participants } => {
             json();
             let round = place.round;
-            output.line(format!("round {round}: dealt shares to a cohort of {participants}, and waits for theirs"));
+            output.line(format!("round {round}: sent key shares to a cohort of {participants}; waiting for theirs"));
         }
         Event::Delivered { place, dealers } => {
             json();
             output.line(format!(
-                "round {}: has the shares of {}",
+                "round {}: received the key shares of {}",
                 place.round,
                 counted(*dealers, "participant", "participants")
             ));
@@ -178,19 +182,20 @@ fn tell(output: Output, event: &Event) {
         Event::Confirmed { place, survivors } => {
             json();
             let (round, updates) = (place.round, counted(*survivors, "update", "updates"));
-            output.line(format!("round {round}: the sum will be of {updates}, this one among them"));
+            output.line(format!("round {round}: the sum will include {updates}, with this one"));
         }
         Event::Unmasked { place, signers } => {
             json();
-            output.line(format!("round {}: helped to open the sum, with {signers} who signed for it", place.round));
+            output.line(format!(
+                "round {}: sent unmasking shares; {signers} participants had signed the included set",
+                place.round
+            ));
         }
         Event::KeyPinned { key } => {
             json();
-            output.note(format!(
-                "models are taken from now on if {key} has signed them; compare it with the coordinator's key"
-            ));
+            output.note(format!("pinned the coordinator's signing key {key}; compare it with the coordinator's key"));
         }
-        // The refusal that follows says it to people.
+        // The refusal that follows explains it.
         Event::Unproven { .. } => json(),
         Event::Equivocation { taken, refused, .. } => {
             json();
@@ -202,20 +207,19 @@ fn tell(output: Output, event: &Event) {
         Event::Rebased { place, version } => {
             json();
             let task = place.task;
-            output
-                .note(format!("task {task} has gone back to version {version}, and goes on from another model of it"));
+            output.note(format!("task {task} was rebased to version {version}, which is now another model"));
         }
         Event::Refused { place, reason } => {
             json();
             output.note(format!(
-                "round {}: this participant takes no part: {reason}; it asks again, ever less often, and says when that changes",
+                "round {}: this participant takes no part: {reason}; it retries with increasing delays and reports a change",
                 place.round
             ));
         }
         Event::Abandoned { place, reason, refusal } => {
             json();
             let what = refusal.map(|code| format!(" ({}: {code})", code.as_str())).unwrap_or_default();
-            output.line(format!("round {}: gave up its place: {}{what}", place.round, reason.as_str()));
+            output.line(format!("round {}: left the round: {}{what}", place.round, reason.as_str()));
         }
         Event::Evaluated { place, metrics: found } => {
             json();
@@ -240,7 +244,7 @@ fn tell(output: Output, event: &Event) {
         }
         Event::Resumed { place } => {
             json();
-            output.line(format!("round {}: training goes on from its last checkpoint", place.round));
+            output.line(format!("round {}: training resumed from its last checkpoint", place.round));
         }
         Event::HeldUp { unmet } => {
             json();
@@ -253,22 +257,25 @@ fn tell(output: Output, event: &Event) {
         Event::Uploaded { place, bytes: size, .. } => {
             json();
             let (round, size) = (place.round, bytes(*size));
-            output.line(format!("round {round}: sent {size}; the round ends once enough others have sent theirs"));
+            output.line(format!("round {round}: sent {size}; waiting for enough other updates"));
         }
         Event::RoundOver { place, reason } => {
             json();
-            output.line(format!("round {}: over without this participant: {reason}", place.round));
+            output.line(format!("round {}: ended without this participant's update: {reason}", place.round));
         }
         Event::FinalModel { version, .. } => {
             json();
-            output.line(format!("the task is over; the journal keeps its last version, {version}"));
+            output.line(format!("the task has ended; the journal keeps its last version, {version}"));
         }
         Event::NoFinalModel { version, reason, .. } => {
             json();
-            output.note(format!("the task is over; its last version, {version}, is not kept here: {reason}"));
+            output.note(format!("the task has ended; its last version, {version}, is not stored here: {reason}"));
         }
         Event::Retry { what, error, after } => {
-            output.note(format!("cannot {what} now: {error}; again in {}, then ever less often", duration(*after)));
+            output.note(format!(
+                "cannot {what} now: {error}; retrying in {}, then with increasing delays",
+                duration(*after)
+            ));
         }
         _ => {}
     }

@@ -6,23 +6,23 @@ use axum::Router;
 use axum::routing::get;
 use client_sdk::Event;
 use client_sdk::process_trainer::{ProgramEvent, Progress};
+use listener::simple;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::failure::Outcome;
+use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
-use crate::serving::listener;
 use crate::silo::report;
 
-/// Where metrics are told.
+/// Address of the metrics.
 #[derive(clap::Args)]
 pub(super) struct MetricsArgs {
-    /// Tell Prometheus at this address, in the clear under /metrics, how the participant and its program are doing
+    /// Plain-HTTP address for Prometheus metrics of the participant and its program (/metrics)
     #[arg(long, env = "TRIBUTARY_PARTICIPANT_METRICS", value_name = "ADDR")]
     metrics: Option<SocketAddr>,
 }
 
-/// A listener that tells them.
+/// The listener for metrics.
 pub(super) struct Metrics {
     stop: CancellationToken,
     listening: JoinHandle<()>,
@@ -31,13 +31,14 @@ pub(super) struct Metrics {
 impl MetricsArgs {
     pub(super) async fn start(&self, output: Output) -> Outcome<Option<Metrics>> {
         let Some(address) = self.metrics else { return Ok(None) };
-        let listener = listener::bind(address).await?;
+        let listener = simple::bind(address).await;
+        let listener = listener.map_err(Failure::because(Exit::Io, format!("cannot listen on {address}")))?;
         let address = listener.local_addr().unwrap_or(address);
-        let handle = coordinator::observe::recorder();
+        let handle = listener::recorder();
         describe();
         let router = Router::new().route("/metrics", get(async move || handle.render()));
         let stop = CancellationToken::new();
-        let listening = tokio::spawn(listener::serve(listener, None, router, stop.clone()));
+        let listening = tokio::spawn(simple::serve(listener, None, router, stop.clone()));
         output.event("metrics", &serde_json::json!({ "address": address }));
         output.line(format!("metrics are at http://{address}/metrics"));
         Ok(Some(Metrics { stop, listening }))
@@ -52,7 +53,7 @@ impl Metrics {
     }
 }
 
-/// Says what each metric means; called once, after the recorder is there.
+/// Describes the metrics. Called once, after the recorder is installed.
 fn describe() {
     metrics::describe_counter!("tributary_participant_updates_total", "Updates that the coordinator has acknowledged");
     metrics::describe_counter!("tributary_participant_abandoned_total", "Rounds that were given up, by reason");
@@ -71,7 +72,7 @@ fn describe() {
     );
 }
 
-/// Counts what became of rounds.
+/// Counts rounds by outcome.
 pub(super) fn count(event: &Event) {
     match event {
         Event::Uploaded { .. } => metrics::counter!("tributary_participant_updates_total").increment(1),
@@ -83,7 +84,7 @@ pub(super) fn count(event: &Event) {
     }
 }
 
-/// What a program last said.
+/// The last report of a program.
 #[derive(Default)]
 pub(super) struct ProgramMeters {
     /// Seconds of a step when one process trained.

@@ -17,18 +17,18 @@ mod traces;
 
 pub(crate) use run::{build_failure, default_name, failure};
 
-/// What to do with participants.
+/// Participant commands.
 #[derive(clap::Subcommand)]
 pub(crate) enum ParticipantCommand {
     /// List participants
     List {
-        /// Only participants that carry this label; may be repeated, and then all must be there
+        /// Only participants with this label; may be repeated to require all of them
         #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label)]
         labels: Vec<(String, String)>,
         /// Only participants in this state
         #[arg(long, value_name = "STATE", value_parser = one_of(ParticipantState::ALL, ParticipantState::as_str))]
         state: Option<ParticipantState>,
-        /// Only participants that enrolled then or later: RFC 3339, or milliseconds since 1970
+        /// Only participants that enrolled at or after this time: RFC 3339 or milliseconds since 1970
         #[arg(long, value_name = "TIME", value_parser = coordinator::parse_time)]
         since: Option<Timestamp>,
         #[command(flatten)]
@@ -36,14 +36,14 @@ pub(crate) enum ParticipantCommand {
     },
     /// Show one participant
     Show(ParticipantArg),
-    /// Refuse a participant's certificate from now on
+    /// Revoke a participant's certificate
     Revoke {
         #[command(flatten)]
         named: ParticipantArg,
         #[command(flatten)]
         if_match: IfMatchArgs,
     },
-    /// Run a participant in this process until the task is over or ctrl-c
+    /// Run a participant in this process until the task ends or ctrl-c
     Run(Box<run::Run>),
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct ParticipantArg {
 }
 
 impl ParticipantCommand {
-    /// Whether it prints events.
+    /// Whether the command prints events.
     pub(crate) fn is_stream(&self) -> bool {
         matches!(self, Self::Run(_))
     }
@@ -69,8 +69,7 @@ impl ParticipantCommand {
                     labels.iter().map(|(key, value)| ("label", format!("{key}={value}"))).collect();
                 narrow.extend(state.map(|state| ("state", state.as_str().to_owned())));
                 narrow.extend(since.map(|since| ("since", since.0.to_string())));
-                let part =
-                    Server::new(&part.server)?.part::<ParticipantView>(route::PARTICIPANTS, &narrow, part).await?;
+                let part = part.server.client()?.part::<ParticipantView>(route::PARTICIPANTS, &narrow, part).await?;
                 let nothing = none_of(
                     &narrow,
                     "Nobody has enrolled. `tributary token create --enrollment` makes a token to enrol with.",
@@ -96,7 +95,7 @@ impl ParticipantCommand {
 
 impl ParticipantArg {
     async fn find(&self) -> Outcome<(Server, ParticipantId)> {
-        let server = Server::new(&self.server)?;
+        let server = self.server.client()?;
         let id = find(&server, &self.participant).await?;
         Ok((server, id))
     }
@@ -118,7 +117,7 @@ pub(crate) async fn find(server: &Server, id_or_name: &str) -> Outcome<Participa
     all.iter().find(|one| one.name == id_or_name).map(|one| one.id).ok_or_else(|| {
         Failure::new(
             Exit::NotFound,
-            format!("nobody is called `{id_or_name}`; `tributary participant list` shows them"),
+            format!("no participant is called `{id_or_name}`; `tributary participant list` shows all of them"),
         )
     })
 }

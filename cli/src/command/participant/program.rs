@@ -12,22 +12,22 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
 use crate::silo::report::PROGRESS;
 
-/// The program that trains, in place of the ready models.
+/// The training program, which replaces the ready models.
 #[derive(clap::Args)]
 pub(crate) struct ProgramArgs {
-    /// Train by this program, a line for the shell, instead of on --data; `{processes}` stands for --trainer-processes
+    /// Shell command that trains, instead of a ready model on --data; `{processes}` expands to --trainer-processes
     #[arg(long, value_name = "COMMAND", requires = "trainer_dir", conflicts_with = "data", help_heading = "Trainer")]
     trainer: Option<String>,
-    /// Folder for the program's jobs, for this participant alone
+    /// Folder for the program's jobs; must not be shared with other participants
     #[arg(long, value_name = "DIR", requires = "trainer", help_heading = "Trainer")]
     trainer_dir: Option<PathBuf>,
-    /// How many processes the program shall have, 1 to 16: a number, or a command that prints one, asked before each start
+    /// Number of processes of the program, 1 to 16: a number, or a command that prints one before each start
     #[arg(long, value_name = "N|COMMAND", default_value = "1", help_heading = "Trainer")]
     trainer_processes: String,
-    /// Start the program once, for the jobs of all rounds: it takes them from the folder in TRIBUTARY_JOBS
+    /// Start the program once for all rounds; it reads jobs from the folder in TRIBUTARY_JOBS
     #[arg(long, requires = "trainer", help_heading = "Trainer")]
     trainer_keep: bool,
-    /// Train by a program that something else starts, Slurm for example: it takes the jobs of this folder, for this participant alone
+    /// Job folder of a program started elsewhere, for example by Slurm; must not be shared with other participants
     #[arg(
         long,
         value_name = "DIR",
@@ -35,16 +35,16 @@ pub(crate) struct ProgramArgs {
         help_heading = "Trainer"
     )]
     trainer_attach: Option<PathBuf>,
-    /// Start the program again after so many seconds without progress; one that something else starts is no longer waited for
+    /// Restart the program after this many seconds without progress, or stop waiting for one started elsewhere
     /// [default: never]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Trainer")]
     trainer_stall: Option<u64>,
-    /// Number of training examples that the coordinator is told until the program has said it
+    /// Number of training examples to report until the program reports it
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..), help_heading = "Trainer")]
     trainer_examples: u64,
 }
 
-/// Longer than a program has between being asked to end and being killed.
+/// Exceeds the time between a program's termination signal and its kill.
 const ENDING: Duration = Duration::from_secs(15);
 
 impl ProgramArgs {
@@ -55,7 +55,7 @@ impl ProgramArgs {
         }
     }
 
-    /// The trainer, if a program was named.
+    /// The trainer, if a program is configured.
     pub(super) fn open(&self, output: Output) -> Outcome<Option<ProcessTrainer>> {
         let (mut program, folder) = match (&self.trainer, &self.trainer_dir, &self.trainer_attach) {
             (Some(command), Some(folder), _) => (Program::new(command), folder),
@@ -79,10 +79,10 @@ impl ProgramArgs {
     }
 }
 
-/// What people and programs see of a program.
+/// Output about a program.
 struct Shown {
     output: Output,
-    /// On a terminal, while the program says how many steps it will take; hidden otherwise.
+    /// Shown on a terminal while the program reports its number of steps.
     bar: ProgressBar,
 }
 
@@ -94,7 +94,7 @@ impl Shown {
                 self.clear();
                 output.event("program_started", &serde_json::json!({ "start": start }));
                 if *start > 1 {
-                    output.line(format!("the program is started again (start {start})"));
+                    output.line(format!("the program was restarted (start {start})"));
                 }
             }
             ProgramEvent::Progress(progress) => {

@@ -14,6 +14,7 @@ use client_sdk::{Attribute, Attributes, Lifetime, ModelTrainer, PreIssued, Priva
 use coordinator::observe::SpanQueue;
 use tokio_util::sync::CancellationToken;
 use url::Url;
+use wire::Digest;
 use wire::audit::AuditKey;
 use zeroize::Zeroizing;
 
@@ -21,11 +22,12 @@ use super::events::{Told, tell_lifetime, tell_spent};
 use super::meters::{self, MetricsArgs};
 use super::program::ProgramArgs;
 use super::traces::{Traces, TracesArgs, trace};
-use crate::arguments::parse_label;
+use crate::arguments::{parse_label, parse_token};
 use crate::data::{self, DataArgs, DataChoice};
 use crate::device;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
+use crate::server::proxy::ProxyArgs;
 use crate::server::read_ca;
 use crate::signal;
 use crate::table_file::{FileTrainer, Misfit};
@@ -37,37 +39,38 @@ pub(crate) struct Run {
     /// URL of the coordinator
     #[arg(long, env = "TRIBUTARY_SERVER", value_name = "URL")]
     server: Url,
-    /// PEM file of the coordinator's authority: it signed the coordinator's certificate, and certifies participants
+    /// PEM file of the CA that signed the coordinator's certificate and certifies participants
     #[arg(long, env = "TRIBUTARY_CA", value_name = "FILE", required_unless_present_all = ["signed", "members_ca"])]
     ca: Option<PathBuf>,
-    /// Sign each request: the coordinator is behind a balancer that ends TLS, whose certificate this machine trusts
+    /// Sign each request, for a coordinator behind a balancer that ends TLS and whose certificate this machine trusts
     #[arg(long)]
     signed: bool,
-    /// PEM file of the authority that signed the balancer's certificate [default: those that this machine trusts]
+    /// PEM file of the CA that signed the balancer's certificate [default: the system's CAs]
     #[arg(long, value_name = "FILE", requires = "signed")]
     balancer_ca: Option<PathBuf>,
-    /// PEM file of the authority that certifies participants, if it is another one; certificates of any other
-    /// authority are refused
+    #[command(flatten)]
+    proxy: ProxyArgs,
+    /// PEM file of the CA that certifies participants, if it differs from --ca; certificates of other CAs are
+    /// rejected
     #[arg(long, env = "TRIBUTARY_MEMBERS_CA", value_name = "FILE")]
     members_ca: Option<PathBuf>,
-    /// The key that signs where models come from, as `tributary audit head` shows it; models that it has not signed are refused. May
-    /// be repeated [default: the first that signs, from then on]
+    /// Key that must sign model versions, as shown by `tributary audit head`; may be repeated [default: the first key
+    /// seen, pinned]
     #[arg(long = "coordinator-key", value_name = "HEX")]
     coordinator_keys: Vec<AuditKey>,
-    /// PEM file of this device's externally issued certificate, if the coordinator issues none; read again to find the next
-    /// one
+    /// PEM file of this device's certificate, if the coordinator does not issue certificates; reread for renewals
     #[arg(long, value_name = "FILE", requires = "key")]
     certificate: Option<PathBuf>,
     /// PEM file of its private key (Ed25519, PKCS #8)
     #[arg(long, value_name = "FILE", requires = "certificate")]
     key: Option<PathBuf>,
-    /// One-time token to enrol with (`tributary token create --enrollment`); not needed if the journal is already
-    /// enrolled
+    /// One-time enrolment token (`tributary token create --enrollment`); not needed with an enrolled journal
     #[arg(
         long,
         alias = "token",
         env = "TRIBUTARY_ENROLLMENT_TOKEN",
         value_name = "TOKEN",
+        value_parser = parse_token,
         hide_env_values = true,
         allow_hyphen_values = true
     )]
@@ -75,26 +78,26 @@ pub(crate) struct Run {
     /// Name of the participant, unless the token sets one [default: participant-INDEX]
     #[arg(long)]
     name: Option<String>,
-    /// A label of the participant, unless the token sets it; may be repeated
+    /// Label of the participant, unless the token sets it; may be repeated
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label)]
     labels: Vec<(String, String)>,
-    /// An attribute of this device, for tasks with criteria. It is never sent, only whether the device meets them. May be repeated
+    /// Attribute of this device, for tasks with criteria; only the result of the check is sent. May be repeated
     #[arg(long = "attribute", value_name = "KEY=VALUE", value_parser = parse_attribute)]
     attributes: Vec<(String, Attribute)>,
     /// Name of the task to take part in [default: any]
     #[arg(long)]
     task: Option<String>,
-    /// Folder for persistent state: key, certificate, pending update. Never restore it from a copy
+    /// Folder for persistent state: key, certificate, pending update. Do not restore it from a copy
     #[arg(long, value_name = "DIR")]
     journal: PathBuf,
-    /// File of the key that seals the journal, created on first use [default: DIR.key]
+    /// File with the key that seals the journal, created on first use [default: DIR.key]
     #[arg(long, value_name = "FILE")]
     journal_key: Option<PathBuf>,
-    /// File that identifies the latest state of the journal, created on first use; keep it on another disk, so that no
-    /// copy includes both [default: DIR.generation]
+    /// File that identifies the latest state of the journal, created on first use; store it on another disk, so that
+    /// copies exclude it [default: DIR.generation]
     #[arg(long, value_name = "FILE")]
     journal_generation: Option<PathBuf>,
-    /// Which of the --participants shards this participant has, from 0
+    /// Index of this participant's shard among --participants, from 0
     #[arg(long, default_value_t = 0)]
     index: u32,
     /// Also take part in tasks whose updates the coordinator can read
@@ -103,36 +106,42 @@ pub(crate) struct Run {
     /// Minimum cohort to take part in
     #[arg(long, value_name = "N", default_value_t = SecurityPolicy::default().min_cohort)]
     min_cohort: u16,
-    /// Number of participants of the smallest cohort that may collude with the coordinator and still learn nothing
+    /// Minimum number of colluding participants that the smallest cohort must tolerate
     #[arg(long, value_name = "N", default_value_t = SecurityPolicy::default().min_tolerated_colluders)]
     min_tolerated_colluders: u16,
-    /// Fraction of the cohort, 0 to 0.5, that may collude with the coordinator and still learn nothing
+    /// Minimum fraction of colluding participants that a cohort must tolerate, 0 to 0.5
     #[arg(long, value_name = "FRACTION", default_value_t = SecurityPolicy::default().min_tolerated_corrupt)]
     min_tolerated_corrupt: f64,
-    /// Minimum number of updates in an opened sum, in addition to more than half of the cohort
+    /// Minimum number of updates in an opened sum; in a sum of two, each member can compute the other's update
     #[arg(long, value_name = "N", default_value_t = SecurityPolicy::default().min_included)]
     min_included: u16,
-    /// Maximum number of versions that updates may be behind where a task trains ahead of rounds; above 0 a
-    /// coordinator that publishes a version from which nothing can be learned may single out an update
+    /// Minimum size of the fixed batch that every member of a session must belong to; 0: the task decides
+    #[arg(long, value_name = "N", default_value_t = SecurityPolicy::default().min_batch)]
+    min_batch: u16,
+    /// Id of the fixed batch to leave for another one, for example because a member is gone for good
+    #[arg(long, value_name = "ID")]
+    leave_batch: Option<Digest>,
+    /// Maximum staleness of updates in asynchronous tasks, in versions; above 0, a dishonest coordinator may isolate an
+    /// update by publishing a version from which nothing can be learned
     #[arg(long, value_name = "N", default_value_t = SecurityPolicy::default().max_staleness)]
     max_staleness: u32,
-    /// Send nothing more to a task once this much epsilon is spent, counted for those who know that this participant took part
+    /// Maximum epsilon per task, against observers who know that this participant took part
     #[arg(long, value_name = "E", allow_negative_numbers = true)]
     max_epsilon: Option<f64>,
-    /// Send nothing more to any private task once all of them together have cost this much epsilon at delta 1e-5,
-    /// counted in the same way, over the journal's lifetime
+    /// Maximum epsilon of all private tasks together at delta 1e-5, counted in the same way, over the journal's
+    /// lifetime
     #[arg(long, value_name = "E", default_value_t = Lifetime::default().epsilon, allow_negative_numbers = true)]
     lifetime_epsilon: f64,
-    /// Take part in tasks with a privacy mechanism only
+    /// Only take part in tasks with a privacy mechanism
     #[arg(long)]
     require_privacy: bool,
-    /// Report a coarse training loss (32 levels) to a task with secure aggregation that asks for one to select participants by
+    /// Report a coarse training loss (32 levels) to secure tasks that select participants by loss
     #[arg(long)]
     tell_loss: bool,
-    /// Largest model, model file, local part of a model or encoded update, in megabytes each
+    /// Maximum size of a model, model file, local part of a model, and encoded update, in megabytes each
     #[arg(long, value_name = "MB", default_value_t = 256)]
     max_model_mb: u64,
-    /// Where to train: auto, cpu, cuda or metal
+    /// Training device: auto, cpu, cuda or metal
     #[arg(long, default_value = "auto")]
     device: DeviceChoice,
     #[command(flatten)]
@@ -220,7 +229,9 @@ impl Run {
         let device = device::open(self.device)?;
         let ca = self.ca.as_deref().map(read_ca).transpose()?;
         let balancer_ca = self.balancer_ca.as_deref().map(read_ca).transpose()?;
-        let members_ca = self.members_ca.as_deref().map(read_ca).transpose()?;
+        let of_members =
+            |failure: Failure| Failure::new(failure.exit, format!("the authority of members: {}", failure.detail));
+        let members_ca = self.members_ca.as_deref().map(read_ca).transpose().map_err(of_members)?;
         let builder = self.with_trainer(Participant::builder(), device, &unfit.misfit, output)?;
         let beside = JournalFiles::beside(&self.journal);
         let journal = JournalFiles {
@@ -235,6 +246,7 @@ impl Run {
         let noticed = self.task.is_some().then(|| unfit.clone());
         let mut builder = builder
             .server(self.server.as_str())
+            .proxy(self.proxy.setting()?)
             .name(self.name.clone().unwrap_or_else(|| default_name(self.index)))
             .labels(self.labels.iter().cloned().collect::<BTreeMap<_, _>>())
             .attributes(move || attributes.clone())
@@ -246,6 +258,8 @@ impl Run {
                 min_tolerated_colluders: self.min_tolerated_colluders,
                 min_tolerated_corrupt: self.min_tolerated_corrupt,
                 min_included: self.min_included,
+                min_batch: self.min_batch,
+                leave_batch: self.leave_batch,
                 max_staleness: self.max_staleness,
                 tell_loss: self.tell_loss,
             })
@@ -321,7 +335,8 @@ fn read_certificate(certificate: &Path, key: &Path) -> Result<PreIssued, Certifi
         let text = std::fs::read_to_string(path).map(Zeroizing::new);
         text.map_err(|error| CertificateError::Unavailable(format!("{}: {error}", path.display())))
     };
-    PreIssued::from_pem(read(certificate)?.as_str(), &read(key)?)
+    let named = |error: CertificateError| CertificateError::Unavailable(format!("{}: {error}", key.display()));
+    PreIssued::from_pem(read(certificate)?.as_str(), &read(key)?).map_err(named)
 }
 
 /// The process's result for a participant's end.

@@ -8,13 +8,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::failure::{Exit, Failure, Outcome};
 
-/// Where traces of a participant go.
+/// Destination of a participant's traces.
 #[derive(clap::Args)]
 pub(super) struct TracesArgs {
-    /// Where to send traces of rounds that the coordinator follows: OTLP, protobuf over HTTP
+    /// OTLP endpoint (protobuf over HTTP) for traces of rounds that the coordinator traces
     #[arg(long, env = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", value_name = "URL")]
     traces_endpoint: Option<String>,
-    /// Headers to send with them: NAME=VALUE, separated by commas
+    /// OTLP headers: NAME=VALUE, separated by commas
     #[arg(
         long,
         env = "OTEL_EXPORTER_OTLP_HEADERS",
@@ -25,7 +25,7 @@ pub(super) struct TracesArgs {
     traces_headers: Option<String>,
 }
 
-/// What sends them.
+/// Background task that exports the participant's spans.
 pub(super) struct Traces {
     queue: SpanQueue,
     stop: CancellationToken,
@@ -51,10 +51,10 @@ impl Traces {
         self.queue.clone()
     }
 
-    /// Sends what is left.
+    /// Sends the remaining spans.
     pub(super) async fn end(self) {
         self.stop.cancel();
-        // What could not be sent is told nowhere else: traces are not worth an error.
+        // Unsent spans are only logged: traces are not worth an error.
         let _ = self.sending.await;
     }
 }

@@ -31,7 +31,7 @@ pub(crate) struct Show {
 impl Show {
     pub(super) async fn run(self, output: Output) -> Outcome {
         self.svg.as_deref().map_or(Ok(()), check_writable)?;
-        let server = Server::new(&self.server)?;
+        let server = self.server.client()?;
         let Some(name) = &self.task else { return total(&server, output).await };
         let id = server.task(name).await?;
         let report = get(&server, id).await?;

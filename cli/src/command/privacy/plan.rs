@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 use task_spec::{
     AdaptiveClip, Clip, PrivacyAccounting, PrivacyMechanism, PrivacySpec, Sampling, SecureAggregationSpec, SpecError,
+    Turns,
 };
 
 use learning::privacy::plan::smallest_draw;
@@ -13,6 +14,7 @@ use learning::privacy::{Choice, NoServerEpsilon, Plan, PlanError, PlanRequest, S
 use super::chart;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Cells, Output, Table, check_writable, figure, number};
+use crate::privacy_notes::LifetimeRoom;
 
 /// Poisson cohorts are sometimes small: noise shares rely on the size that all but this fraction of rounds reach.
 const SMALL_COHORTS: f64 = 0.01;
@@ -123,6 +125,8 @@ struct Planned {
     /// Assumptions of the noise shares; `None` without shares.
     shares: Option<Shares>,
     cohort_for: CohortFor,
+    /// What the SDK's default lifetime limit leaves of it.
+    lifetime: LifetimeRoom,
     /// Alternative cohorts and rounds, least total noise first, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     choices: Option<Vec<Choice>>,
@@ -169,6 +173,7 @@ impl PlanArgs {
         let request = self.request(shares)?;
         let plan = plan(&request).map_err(|error| no_plan(&error))?;
         let cohort_for = self.cohort_for(&request, &plan)?;
+        let lifetime = LifetimeRoom::of(&request, plan.noise_multiplier).map_err(|error| no_plan(&error))?;
         let choices = self.uploads.map(|uploads| request.choices(uploads)).transpose();
         let choices = choices.map_err(|error| no_plan(&error))?;
         if let Some(path) = &self.svg {
@@ -196,6 +201,7 @@ impl PlanArgs {
             sampling_rate: (sampling == CohortDraw::Poisson).then(|| self.rate()),
             shares: self.mechanism.needs_secure_aggregation().then_some(shares),
             cohort_for,
+            lifetime,
             choices,
             svg: self.svg.clone(),
         };
@@ -211,7 +217,7 @@ impl PlanArgs {
     /// With a banded matrix: that everybody takes turns, unless something else is asked for.
     fn separation(&self) -> Option<u32> {
         let takes_turns = self.mechanism == PrivacyMechanism::BandedMatrix && self.participations != Some(1);
-        self.separation.or_else(|| takes_turns.then(|| (self.population / self.cohort).max(1)))
+        self.separation.or_else(|| takes_turns.then(|| Turns::longest_separation(self.population, self.cohort)))
     }
 
     fn rate(&self) -> f64 {
@@ -352,6 +358,7 @@ impl PlanArgs {
                 "With the same noise on the mean, no cohort of this population brings the published epsilon to {wanted}."
             ),
         });
+        lines.extend([String::new(), planned.lifetime.words()]);
         if let Some(choices) = &planned.choices {
             lines.extend([String::new(), choices_table(choices, terminal)]);
         }
@@ -381,10 +388,13 @@ fn epsilons(plan: &Plan, terminal: Option<usize>) -> String {
 
 /// Alternatives for the same budget, least noise first.
 fn choices_table(choices: &[Choice], terminal: Option<usize>) -> String {
+    let is_apart = choices.iter().any(|choice| choice.separation.is_some());
     let heads = ["COHORT", "ROUNDS", "UPLOADS", "MULTIPLIER", "NOISE ON A MEAN", "NOISE IN ALL", "COHORT KNOWN"];
-    let mut table = Table::new(&heads.map(|head| (head, Cells::Number))).dispensable(&["COHORT KNOWN"]);
+    let heads: Vec<_> =
+        heads.into_iter().chain(is_apart.then_some("SEPARATION")).map(|head| (head, Cells::Number)).collect();
+    let mut table = Table::new(&heads).dispensable(&["COHORT KNOWN"]);
     for choice in choices {
-        table.row(vec![
+        let mut cells = vec![
             number(choice.cohort.into()),
             number(choice.rounds.into()),
             number(choice.uploads),
@@ -392,7 +402,9 @@ fn choices_table(choices: &[Choice], terminal: Option<usize>) -> String {
             figure(choice.noise_to_signal),
             figure(choice.noise_in_all),
             figure(choice.epsilon.cohort_known),
-        ]);
+        ];
+        cells.extend(is_apart.then(|| choice.separation.map_or_else(String::new, |rounds| number(rounds.into()))));
+        table.row(cells);
     }
     let words = "The same published epsilon with other cohorts and rounds. NOISE IN ALL is on the sum of all means, over as many\n\
                  clipping norms as there are rounds: the first has least of it. Fewer rounds learn less.";

@@ -6,7 +6,7 @@ use wire::route;
 use crate::command::comparison::side_by_side;
 use crate::failure::Outcome;
 use crate::output::Output;
-use crate::server::{Server, ServerArgs};
+use crate::server::ServerArgs;
 
 /// Arguments of `tributary round compare`.
 #[derive(clap::Args)]
@@ -29,7 +29,7 @@ fn parse_round(text: &str) -> Result<String, &'static str> {
 
 impl Compare {
     pub(super) async fn run(self, output: Output) -> Outcome {
-        let server = Server::new(&self.server)?;
+        let server = self.server.client()?;
         let task = server.task(&self.task).await?;
         let query: Vec<_> = self.rounds.iter().map(|round| ("round", format!("{task}/{round}"))).collect();
         let compared: Comparison = server.get(route::COMPARE, &query).await?;

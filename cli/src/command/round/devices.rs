@@ -6,7 +6,7 @@ use wire::{Timestamp, route};
 use super::words::because;
 use crate::failure::Outcome;
 use crate::output::{Cells, Output, Table, when};
-use crate::server::{PartArgs, Server, given, none_of};
+use crate::server::{PartArgs, given, none_of};
 
 /// Arguments of `tributary round devices`.
 #[derive(clap::Args)]
@@ -14,7 +14,7 @@ pub(crate) struct Devices {
     /// Only the rounds of this task, by id or name
     #[arg(long)]
     task: Option<String>,
-    /// Only sums that were released then or later: RFC 3339, or milliseconds since 1970
+    /// Only sums released at or after this time: RFC 3339 or milliseconds since 1970
     #[arg(long, value_name = "TIME", value_parser = coordinator::parse_time)]
     since: Option<Timestamp>,
     #[command(flatten)]
@@ -24,7 +24,7 @@ pub(crate) struct Devices {
 impl Devices {
     pub(super) async fn run(self, output: Output) -> Outcome {
         let narrow = given([("task", self.task), ("since", self.since.map(|since| since.0.to_string()))]);
-        let part = Server::new(&self.part.server)?.part::<DeviceView>(route::DEVICES, &narrow, self.part).await?;
+        let part = self.part.server.client()?.part::<DeviceView>(route::DEVICES, &narrow, self.part).await?;
         let nothing = none_of(&narrow, "No round was summed yet.");
         output.answer_list(&part, |devices, terminal| table(devices, terminal, nothing));
         Ok(())
@@ -38,10 +38,10 @@ fn table(devices: &[DeviceView], terminal: Option<usize>, nothing: &str) -> Stri
         ("SUMS", Cells::Number),
         ("LAST", Cells::Text),
         ("ROUND", Cells::Number),
-        ("OF TASK", Cells::Text),
-        ("WHY", Cells::Words),
+        ("TASK", Cells::Text),
+        ("REASON", Cells::Words),
     ])
-    .dispensable(&["OF TASK", "ROUND", "LAST"]);
+    .dispensable(&["TASK", "ROUND", "LAST"]);
     for device in devices {
         table.row(vec![
             device.device.clone(),

@@ -8,7 +8,7 @@ use wire::inspect::{
 };
 use wire::{DeviceReason, RoundState, TaskId, route};
 
-use super::words::{base_given_by, because, metrics, state, uploads};
+use super::words::{because, metrics, state, uploads};
 use crate::command::privacy::ledger::spent;
 use crate::failure::Outcome;
 use crate::output::{Cells, Output, Table, bytes, duration, when};
@@ -45,7 +45,7 @@ fn words(RoundWithCohort { round, assignments }: &RoundWithCohort, terminal: Opt
 fn head(round: &RoundView) -> String {
     let mut lines = vec![
         format!("Round       {} (attempt {}) of task {}", round.number, round.attempt, round.task),
-        format!("State       {}", state(round) + &base_given_by(round)),
+        format!("State       {}", state(round)),
         format!("Cohort      {} drawn, {} reported, {} dropped", round.cohort, round.reported, round.dropped),
         format!("Bytes       {} up, {} down", bytes(round.bytes_up), bytes(round.bytes_down)),
         format!("Reported    {}", reported(round)),
@@ -131,13 +131,15 @@ fn sum(work: &SumWorkView) -> String {
         Some(reason) => format!("{device} ({})", because(reason)),
         None => device.to_owned(),
     };
+    // One reason for both is given once.
+    let is_same = (&work.unmask_device, work.unmask_because) == (&work.sum_device, work.sum_because);
     let at = work.coordinator.as_ref().map(|coordinator| format!(", at {coordinator}")).unwrap_or_default();
     let failure = work.device_failure.as_ref().map(|failure| format!("; failed: {failure}")).unwrap_or_default();
     format!(
         "Sum         by {} in {:.3} s; masks off by {} in {:.3} s, {} of keystream{at}{failure}",
         device(&work.sum_device, work.sum_because),
         work.sum_seconds,
-        device(&work.unmask_device, work.unmask_because),
+        device(&work.unmask_device, work.unmask_because.filter(|_| !is_same)),
         work.unmask_seconds,
         bytes(work.keystream_bytes)
     )
@@ -178,7 +180,7 @@ fn groups(groups: &[GroupView], assignments: &[AssignmentView], terminal: Option
         ("GROUP", Cells::Number),
         ("MEMBERS", Cells::Number),
         ("REPORTED", Cells::Number),
-        ("LEFT OUT IN", Cells::Text),
+        ("EXCLUDED DURING", Cells::Text),
         ("ANOMALY", Cells::Number),
     ]);
     for &GroupView { group, members, reported, anomaly } in groups {
@@ -193,7 +195,7 @@ fn groups(groups: &[GroupView], assignments: &[AssignmentView], terminal: Option
     table.render(terminal, "")
 }
 
-/// The phase that a group did not get through: of one that is in the sum, not everybody has dropped out.
+/// The phase in which a group was excluded. A group in the sum has members that did not drop out.
 fn left_out_in(group: u32, assignments: &[AssignmentView]) -> Option<RoundState> {
     let members = assignments.iter().filter(|one| one.group == Some(group));
     let dropped: Option<Vec<_>> = members.map(|one| one.dropped_in).collect();
@@ -212,7 +214,7 @@ fn cohort(assignments: &[AssignmentView], terminal: Option<usize>) -> String {
     let mut columns = vec![("PARTICIPANT", Cells::Text), ("STATE", Cells::Text), ("UP", Cells::Number)];
     columns.extend(has_groups.then_some(("GROUP", Cells::Number)));
     columns.extend(has_scores.then_some(("ANOMALY", Cells::Number)));
-    columns.extend([("SETS", Cells::Text), ("DROPPED IN", Cells::Text)]);
+    columns.extend([("SETS", Cells::Text), ("DROPPED DURING", Cells::Text)]);
     columns.extend(has_details.then_some(("WHY", Cells::Words)));
     let mut table = Table::new(&columns).dispensable(&["UP"]);
     for one in assignments {
@@ -266,6 +268,13 @@ mod tests {
                  {none} of keystream, at north; failed: cuda:0: it gave a wrong answer"
             )
         );
+        let of_cpu = SumWorkView {
+            sum_because: Some(DeviceReason::NoGpu),
+            unmask_because: Some(DeviceReason::NoGpu),
+            device_failure: None,
+            ..work.clone()
+        };
+        assert_eq!(sum(&of_cpu).matches("no GPU passed a self-test").count(), 1);
         let of_old =
             SumWorkView { coordinator: None, sum_because: None, unmask_because: None, device_failure: None, ..work };
         assert_eq!(

@@ -9,16 +9,16 @@ use wire::inspect::{RoundView, TaskView};
 use wire::{RoundState, TaskId, TaskStatus, route};
 
 use super::bar;
-use super::words::{base_given_by, metrics, state};
+use super::words::{metrics, state};
 use crate::command::task;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, when};
 use crate::server::Server;
 
-/// How long nothing may change until the task is asked why, at first and from then on.
+/// Time without a change before the task is queried for the reason: first and later.
 const FIRST_WAIT: Duration = Duration::from_millis(1500);
 const WAIT: Duration = Duration::from_secs(20);
-/// Between looks at the progress of a phase, where somebody sees it.
+/// Interval between updates of the progress bar.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Follows rounds as they change.
@@ -35,7 +35,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// A watch on the rounds of a task; nothing is asked yet.
+    /// A watch on the rounds of a task, without a request so far.
     pub(super) fn new(server: Server, task: TaskId, output: Output) -> Self {
         let bar = if output.is_live() { ProgressBar::new(0) } else { ProgressBar::hidden() };
         Self { server, task, output, bar: bar::styled(bar), said: Mutex::default(), said_last: Mutex::default() }
@@ -151,7 +151,7 @@ impl Watch {
         *said = lines;
     }
 
-    /// Says that the task does not plan a round of this number, unless that was said already. It may come all the same.
+    /// Prints once that the task does not plan a round of this number. The round may still come.
     fn tell_beyond(&self, number: u32, task: &TaskView) {
         let last = task.summary.rounds_total.saturating_add(task.rounds_forfeited);
         let mut said = self.said_last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -177,21 +177,20 @@ impl Watch {
         let deadline = round.phases.last().filter(|_| !round.state.is_terminal()).and_then(|phase| phase.deadline_at);
         let until = deadline.map(|at| format!("until {} at the latest  ", when(at))).unwrap_or_default();
         self.line(format!(
-            "round {} (attempt {})  {}  cohort {}, reported {}, dropped {}  {until}{}{}",
+            "round {} (attempt {})  {}  cohort {}, reported {}, dropped {}  {until}{}",
             round.number,
             round.attempt,
             state(round),
             round.cohort,
             round.reported,
             round.dropped,
-            metrics(round),
-            base_given_by(round)
+            metrics(round)
         ));
     }
 }
 
 fn ended(round: &RoundView) -> Failure {
-    Failure::new(Exit::Round, format!("round {} ended {}{}", round.number, state(round), base_given_by(round)))
+    Failure::new(Exit::Round, format!("round {} ended {}", round.number, state(round)))
 }
 
 fn reason(task: &TaskView) -> String {

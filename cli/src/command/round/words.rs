@@ -3,7 +3,7 @@
 use wire::DeviceReason;
 use wire::inspect::{CompressionView, RoundView};
 
-use crate::output::bytes;
+use crate::output::{bytes, figure};
 
 /// A round's state, and the reason if it failed.
 pub(super) fn state(round: &RoundView) -> String {
@@ -13,20 +13,9 @@ pub(super) fn state(round: &RoundView) -> String {
     }
 }
 
-/// Why present participants do not take part.
-pub(super) fn base_given_by(round: &RoundView) -> String {
-    match round.base_given_by {
-        0 => String::new(),
-        count => format!(
-            "; {count} gave an update from this very model before and give no second one, unless it is proven that the first is in \
-             no sum"
-        ),
-    }
-}
-
 /// The metrics of its participants.
 pub(super) fn metrics(round: &RoundView) -> String {
-    let words: Vec<_> = round.metrics.iter().map(|(name, metric)| format!("{name} {:.4}", metric.value)).collect();
+    let words: Vec<_> = round.metrics.iter().map(|(name, metric)| format!("{name} {}", figure(metric.value))).collect();
     words.join(", ")
 }
 

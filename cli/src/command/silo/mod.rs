@@ -6,12 +6,12 @@ use crate::output::Output;
 mod plan;
 mod report;
 
-/// What to do for a site.
+/// Site commands.
 #[derive(clap::Subcommand)]
 pub(crate) enum SiloCommand {
-    /// Plan how many GPUs train one model: sharding, batch, memory, network, checkpoints; and print the file that runs it
+    /// Plan multi-GPU training: sharding, batch, memory, network, checkpoints; optionally print a launch script
     Plan(plan::PlanArgs),
-    /// Sum up how fast a site's program trained: mean, min, max, deviation
+    /// Summarize the training speed of a site's program: mean, min, max, deviation
     Report(report::ReportArgs),
 }
 

@@ -9,7 +9,7 @@ use crate::silo::report::report;
 /// Arguments of `tributary silo report`.
 #[derive(clap::Args)]
 pub(crate) struct ReportArgs {
-    /// What `participant run --format json` printed, or a job's progress.jsonl
+    /// Output of `participant run --format json`, or a job's progress.jsonl
     #[arg(required = true)]
     files: Vec<PathBuf>,
 }

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use task_spec::Strategy;
 
 use super::devices::DeviceArgs;
-use super::faults::FaultArgs;
 use super::pool::SimulatedData;
+use crate::privacy_input::PRIVACY;
 use crate::task_input::{Flag, FlagForm, Flags, SCHEDULE, ShortFlags, TRAINING, TaskArgs, plain};
 
 /// The simulation's short flags for keys of its task.
@@ -15,7 +15,7 @@ use crate::task_input::{Flag, FlagForm, Flags, SCHEDULE, ShortFlags, TRAINING, T
 pub(super) struct SimulateFlags;
 
 impl Flags for SimulateFlags {
-    const ALL: &'static [&'static [Flag]] = &[OWN, SCHEDULE, TRAINING];
+    const ALL: &'static [&'static [Flag]] = &[OWN, PRIVACY, SCHEDULE, TRAINING];
 }
 
 const OWN: &[Flag] = &[
@@ -43,7 +43,7 @@ const OWN: &[Flag] = &[
         path: "selection.over_selection",
         form: FlagForm::Value("PART", plain),
         help: "Devices drawn beyond the cohort, as a fraction of it, because some will not report [default: 0.3; 0.2 where devices \
-               train ahead of rounds]",
+               train ahead of rounds; none in a private task]",
     },
 ];
 
@@ -89,12 +89,10 @@ pub(crate) struct Simulate {
     /// Stop after so many virtual hours
     #[arg(long, default_value_t = 168, value_parser = clap::value_parser!(u64).range(1..=8760))]
     pub(super) hours: u64,
-    /// Threads that train, or that run seeds under faults; they change nothing but the speed [default: one per core]
+    /// Threads that train; they change nothing but the speed [default: one per core]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(super) threads: Option<u32>,
     /// Draw accuracy against virtual time and against bytes
     #[arg(long, value_name = "FILE")]
     pub(super) svg: Option<PathBuf>,
-    #[command(flatten)]
-    pub(super) faults: FaultArgs,
 }

@@ -13,12 +13,12 @@ use self::refused::failure;
 use crate::data;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{GrowingTable, Output, check_writable, duration, number};
+use crate::privacy_notes::weak_promise;
 use crate::task_input::TaskInput;
 use crate::trainer::cores;
 
 mod chart;
 mod devices;
-mod faults;
 mod flags;
 mod machine;
 mod plan;
@@ -49,10 +49,7 @@ impl Simulate {
             return Err(Failure::new(Exit::Usage, "--until-accuracy is a part of the test data, between 0 and 1"));
         }
         // It has a runtime of its own, whose threads must not be this one's.
-        let done = tokio::task::spawn_blocking(move || match self.faults.faults {
-            true => self.faults.run(self.threads(), output),
-            false => self.simulate(output),
-        });
+        let done = tokio::task::spawn_blocking(move || self.simulate(output));
         tokio::select! {
             done = done => done.map_err(Failure::because(Exit::Internal, "the simulation ended badly"))?,
             () = crate::signal::shutdown() => Err(Failure::new(Exit::Round, "the simulation was interrupted")),
@@ -66,8 +63,9 @@ impl Simulate {
         output.line(format!("Devices      {}, {}", number(self.population.into()), self.devices));
         output.line(format!("Data         {description}"));
         output.line(format!("Model        {kind}, seed {}", self.seed));
+        weak_promise(&experiment.task).iter().for_each(|warning| output.note(format!("warning: {warning}")));
         output.line("");
-        let live = ProgressDisplay::new(output, self.population);
+        let live = ProgressDisplay::new(output, self.population, experiment.task.privacy.is_private());
         let stopwatch = Stopwatch::start();
         let (mut enrolled, mut enrolled_cpu) = (Duration::ZERO, None);
         let report = simulation::run(&experiment, &mut |progress| {
@@ -115,16 +113,12 @@ impl Simulate {
         Ok(())
     }
 
-    fn threads(&self) -> usize {
-        self.threads.map_or_else(cores, |threads| threads as usize)
-    }
-
     fn experiment(&self) -> Outcome<(Experiment, String, u32)> {
         let dealt = self.data.deal(self.population, self.seed)?;
         let input = TaskInput::new(&self.task, &self.short)?.below_cohort(self.cohort);
         let (architecture, input) = data::model(dealt.source, input, &dealt.sample)?;
         let (task, cohort) = plan::task(self, &input, &architecture, &dealt)?;
-        let threads = self.threads();
+        let threads = self.threads.map_or_else(cores, |threads| threads as usize);
         let experiment = Experiment {
             population: self.population,
             devices: self.devices.model(),
@@ -150,14 +144,14 @@ struct ProgressDisplay {
 }
 
 impl ProgressDisplay {
-    fn new(output: Output, population: u32) -> Self {
+    fn new(output: Output, population: u32, is_private: bool) -> Self {
         let bar = if output.is_live() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
         if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
             bar.set_style(style);
         }
         bar.enable_steady_tick(Duration::from_millis(120));
         let table = table::table(output.width());
-        output.line(table.headings());
+        output.line(table::headings(&table, is_private));
         Self { output, bar, population, table }
     }
 

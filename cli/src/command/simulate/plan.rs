@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use client_sdk::models::Architecture;
-use serde_json::json;
-use task_spec::{Cohort, TaskSpec};
+use serde_json::{Value, json};
+use task_spec::{Cohort, MAX_COHORT, MAX_SECURE_COHORT, PrivacySpec, TaskSpec};
 
 use super::flags::Simulate;
 use super::pool::DeviceData;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::task_input::{TaskDefaults, TaskInput, ahead_of_rounds};
+use crate::privacy_input;
+use crate::task_input::{TaskDefaults, TaskInput, ahead_of_rounds, layered};
 
 /// Name of the task.
 const TASK: &str = "simulation";
@@ -30,40 +31,66 @@ pub(super) fn task(
 ) -> Outcome<(TaskSpec, u32)> {
     let base = json!({ "name": TASK, "rounds": { "count": ROUNDS } });
     let draft = input.draft(&base)?;
+    let is_private = draft.privacy.is_private() || input.has("privacy");
     let over_selection = match input.value_of("selection.over_selection") {
         Some(_) => draft.selection.over_selection,
+        // A private task's noise is laid for its cohort.
+        None if is_private => 0.0,
         None if draft.ahead().is_some() => 0.2,
         None => 0.3,
     };
     let cohort = input.cohort(&draft, simulate.population).or(simulate.cohort).unwrap_or(COHORT);
     let drawn = drawn(simulate, cohort, over_selection)?;
-    let own = json!({
-        "rounds": {
-            "select_min": drawn,
-            "select_max": drawn,
-            "select_deadline_ms": PATIENCE_MS,
-            "collect_max": cohort,
-            "collect_deadline_ms": simulate.deadline * 1000,
-            "aggregate_deadline_ms": PATIENCE_MS,
-        },
-        "selection": {
-            "cohort": Cohort::Count(cohort),
-            "over_selection": over_selection,
-            "seed": simulate.seed,
-        },
-        "metrics": ["train_loss"],
-    });
+    let (draft, base) = privacy_input::complete(input, base, draft, cohort, simulate.population)?;
+    // A sample may be of any size.
+    let most = if draft.secure_aggregation.enabled { MAX_SECURE_COHORT } else { MAX_COHORT };
+    let most_updates = if draft.privacy.sampling.is_some() { simulate.population.min(most) } else { drawn };
+    let own = match draft.privacy.is_private() {
+        true => private(simulate, &draft.privacy, [cohort, drawn], most_updates),
+        false => json!({
+            "rounds": {
+                "select_min": drawn,
+                "select_max": drawn,
+                "select_deadline_ms": PATIENCE_MS,
+                "collect_max": cohort,
+                "collect_deadline_ms": simulate.deadline * 1000,
+                "aggregate_deadline_ms": PATIENCE_MS,
+            },
+            "selection": {
+                "cohort": Cohort::Count(cohort),
+                "over_selection": over_selection,
+                "seed": simulate.seed,
+            },
+            "metrics": ["train_loss"],
+        }),
+    };
     let usual = TaskDefaults {
         architecture,
         source: simulate.data.source(),
         description: &dealt.description,
         seed: simulate.seed,
         participants: simulate.population,
-        most_updates: drawn,
+        most_updates,
         most_examples: dealt.most_examples,
     };
     let ahead = ahead_of_rounds(&draft, drawn, Duration::from_secs(simulate.deadline));
     Ok((usual.task(input, &draft, [base, own, ahead])?, cohort))
+}
+
+/// Rounds and selection of a private task: participants report no metrics, and a sample follows from the privacy settings
+/// alone. Such a round is drawn when the time of selection is over, from the devices that are there.
+fn private(simulate: &Simulate, privacy: &PrivacySpec, [cohort, drawn]: [u32; 2], most: u32) -> Value {
+    let deadline_ms = simulate.deadline * 1000;
+    let mut rounds = json!({ "collect_deadline_ms": deadline_ms, "aggregate_deadline_ms": PATIENCE_MS });
+    let more = match privacy.sampling {
+        // Too few may be there for a draw, at night's end for example: it is tried again.
+        Some(_) => json!({ "max_attempts": 0, "select_max": most, "select_deadline_ms": deadline_ms }),
+        None => json!({
+            "select_min": drawn, "select_max": drawn, "select_deadline_ms": PATIENCE_MS, "collect_max": cohort,
+        }),
+    };
+    rounds = layered([rounds, more]);
+    json!({ "rounds": rounds, "selection": privacy_input::selection(privacy, cohort), "metrics": [] })
 }
 
 /// Devices drawn for a round.

@@ -7,7 +7,7 @@ use datasets::{Dataset, Partition, synthetic};
 use simulation::{Data, PooledData, Synthetic};
 
 use crate::data::{Source, mnist};
-use crate::failure::{Exit, Failure, Outcome};
+use crate::failure::{Exit, Failure, Outcome, of_data};
 
 /// A source of data that any number of devices can be dealt from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -70,7 +70,7 @@ impl SimulatedData {
         let data_failure = |error: simulation::SimulationError| Failure::new(Exit::Data, error);
         match self.data {
             DataPool::Synthetic => {
-                let sample = Dataset::Labelled(synthetic::shard(0, self.alpha, self.beta, seed)?.1);
+                let sample = Dataset::Labelled(synthetic::shard(0, self.alpha, self.beta, seed).map_err(of_data)?.1);
                 let data = Synthetic::new(self.alpha, self.beta, seed, population).map_err(data_failure)?;
                 Ok(DeviceData {
                     data: Arc::new(data),

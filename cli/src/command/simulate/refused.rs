@@ -12,7 +12,6 @@ pub(super) fn failure(error: SimulationError) -> Failure {
         SimulationError::Coordinator(_) => Exit::Server,
         SimulationError::Participant { .. } => Exit::Training,
         SimulationError::Threads(_) => Exit::Internal,
-        SimulationError::Files(_) => Exit::Io,
     };
     Failure::new(exit, error)
 }

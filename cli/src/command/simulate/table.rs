@@ -2,10 +2,14 @@
 
 use std::time::Duration;
 
-use simulation::{Report, RoundReport};
+use simulation::{PrivacySpending, Report, RoundReport};
 use wire::RoundState;
 
-use crate::output::{Cells, GrowingTable, bytes, duration, number};
+use crate::output::{Cells, GrowingTable, bytes, duration, figure, number};
+
+/// In private tasks participants report no loss; epsilon replaces it.
+const LOSS: &str = "TRAIN LOSS";
+const EPSILON: &str = "EPSILON";
 
 const COLUMNS: [(&str, usize, Cells); 11] = [
     ("ROUND", 5, Cells::Number),
@@ -17,16 +21,22 @@ const COLUMNS: [(&str, usize, Cells); 11] = [
     ("DROPPED", 7, Cells::Number),
     ("UP", 8, Cells::Number),
     ("DOWN", 8, Cells::Number),
-    ("TRAIN LOSS", 10, Cells::Number),
+    (LOSS, 10, Cells::Number),
     ("ACCURACY", 8, Cells::Number),
 ];
 
 /// What is left out first where the terminal is narrower than a row.
-const DISPENSABLE: [&str; 5] = ["DOWN", "UP", "COHORT", "TRAIN LOSS", "TOOK"];
+const DISPENSABLE: [&str; 5] = ["DOWN", "UP", "COHORT", LOSS, "TOOK"];
 
 /// The table of rounds, for a terminal with so many columns.
 pub(super) fn table(terminal: Option<usize>) -> GrowingTable {
     GrowingTable::new(&COLUMNS, &DISPENSABLE, terminal)
+}
+
+/// The headings of that table.
+pub(super) fn headings(table: &GrowingTable, is_private: bool) -> String {
+    let private = |heading| if is_private && heading == LOSS { EPSILON } else { heading };
+    table.line(&COLUMNS.map(|(heading, ..)| private(heading).to_owned()))
 }
 
 /// The cells of a round.
@@ -42,7 +52,10 @@ pub(super) fn row(round: &RoundReport) -> [String; COLUMNS.len()] {
         round.dropped.to_string(),
         bytes(round.bytes_up),
         bytes(round.bytes_down),
-        round.metrics.get("train_loss").map_or_else(String::new, |loss| format!("{loss:.4}")),
+        match &round.epsilon {
+            Some(spent) => figure(spent.published),
+            None => round.metrics.get("train_loss").map_or_else(String::new, |loss| figure(*loss)),
+        },
         round.accuracy.map_or_else(String::new, |accuracy| format!("{:.2} %", 100.0 * accuracy)),
     ]
 }
@@ -89,6 +102,9 @@ pub(super) fn summary(report: &Report) -> String {
         ),
     );
     waiting_and_fairness(report, &mut say);
+    if let Some(spent) = &report.privacy {
+        say("Privacy", privacy(spent));
+    }
     if let Some(sha256) = report.model_sha256 {
         say("Digest", format!("sha256 {sha256}"));
     }
@@ -96,6 +112,23 @@ pub(super) fn summary(report: &Report) -> String {
         say("Stopped", why.clone());
     }
     lines.join("\n")
+}
+
+/// The spent epsilon, for each kind of observer.
+fn privacy(spent: &PrivacySpending) -> String {
+    let PrivacySpending { mechanism, noise_multiplier, delta, budget, epsilon } = spent;
+    let of = budget.map_or_else(String::new, |budget| format!(" of {}", figure(budget)));
+    let server = match epsilon.server {
+        Some(server) => format!("{} to the coordinator itself", figure(server)),
+        None => "no figure for the coordinator, which adds the noise and is trusted".to_owned(),
+    };
+    let noise = noise_multiplier.map_or_else(String::new, |noise| format!(", noise multiplier {}", figure(noise)));
+    format!(
+        "epsilon {}{of} at delta {delta:e}, published ({}{noise}); {} to those who also know who took part; {server}",
+        figure(epsilon.published),
+        mechanism.as_str(),
+        figure(epsilon.cohort_known)
+    )
 }
 
 fn waiting_and_fairness(report: &Report, say: &mut impl FnMut(&str, String)) {

@@ -6,7 +6,7 @@ use wire::route;
 use crate::command::comparison::side_by_side;
 use crate::failure::Outcome;
 use crate::output::Output;
-use crate::server::{Server, ServerArgs};
+use crate::server::ServerArgs;
 
 /// Arguments of `tributary task compare`.
 #[derive(clap::Args)]
@@ -20,7 +20,7 @@ pub(crate) struct Compare {
 
 impl Compare {
     pub(super) async fn run(self, output: Output) -> Outcome {
-        let server = Server::new(&self.server)?;
+        let server = self.server.client()?;
         let bar = output.spinner("reading rounds".to_owned());
         let mut query = Vec::new();
         for task in &self.tasks {

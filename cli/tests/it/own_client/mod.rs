@@ -11,8 +11,8 @@ use std::time::Duration;
 use client_sdk::journal::MemoryJournal;
 use client_sdk::learning::{MetricValue, Parameters, checkpoint};
 use client_sdk::runner::OverClient;
-use client_sdk::transport::HttpTransport;
 use client_sdk::transport::retry::RetryPolicy;
+use client_sdk::transport::{HttpTransport, Proxy};
 use client_sdk::{Outcome, Participant, SecurityPolicy, Trained, Trainer, TrainerError, TrainingJob};
 use serde_json::Value;
 use tokio::runtime::Runtime;
@@ -71,7 +71,7 @@ async fn play(served: &Served, own: [Option<Own>; EACH]) {
             .retry(RetryPolicy { first: Duration::from_millis(20), ..RetryPolicy::default() });
         let builder = match own {
             Some(own) => builder.transport(HttpTransport::new(OverClient(own))),
-            None => builder.server(&served.url),
+            None => builder.server(&served.url).proxy(Proxy::none()),
         };
         let mut participant = builder.build().unwrap();
         running.spawn(async move { participant.run(std::future::pending()).await });

@@ -1,4 +1,4 @@
-//! Whatever leaves a coordinator or a participant is searched for what nobody may learn from it: updates, seeds, keys, shares,
+//! All output of a coordinator or a participant is searched for secrets: updates, seeds, keys, shares,
 //! tokens, cookies.
 //!
 //! The coordinator is a process of its own with its log, and that of everything it is built from, at TRACE. Real participants, one of
@@ -84,7 +84,7 @@ async fn nothing_that_leaves_the_coordinator_holds_a_secret() {
     assert_planted_is_found(&search, &secrets, &places);
 }
 
-/// All spans, once the end of a round is among them, and what a participant tells.
+/// All spans, once they include the end of a round, and a participant's output.
 async fn published(collector: &Collector) -> Vec<u8> {
     for _ in 0..600 {
         let spans = collector.spans();

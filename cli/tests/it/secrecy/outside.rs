@@ -14,7 +14,7 @@ use super::participants::Secrets;
 use crate::company::client;
 use crate::support::Served;
 
-/// Whoever may ask a coordinator everything.
+/// A client with full access to a coordinator.
 pub(super) struct Outside<'a> {
     served: &'a Served,
     client: Client,
@@ -31,7 +31,7 @@ impl<'a> Outside<'a> {
 
     async fn post(&self, path: &str, body: &Value) -> reqwest::Response {
         let request = self.client.post(self.url(path)).bearer_auth(&self.served.token).json(body);
-        // Without it nobody is given a cookie.
+        // Without it there is no cookie.
         let request = request.header(REQUEST, REQUEST_OF_DASHBOARD);
         let answer = request.send().await.unwrap();
         assert!(answer.status().is_success(), "{path}: {}", answer.text().await.unwrap());
@@ -93,7 +93,7 @@ impl<'a> Outside<'a> {
         String::from_utf8(answer).unwrap().matches("\"position\":").count()
     }
 
-    /// All of it, each with where it was told.
+    /// All output, each with its source.
     pub(super) async fn collect(&self, tasks: &[&str], log: &Path, exports: &Path) -> Vec<(String, Vec<u8>)> {
         self.signed(tasks.len()).await;
         let mut places = Vec::new();
@@ -179,7 +179,7 @@ impl<'a> Outside<'a> {
         places
     }
 
-    /// Every path that can be asked with a token, of these tasks: as the contract lists them, so that none is forgotten.
+    /// Every path of these tasks that accepts a token, as in the contract, so that none is missed.
     async fn paths(&self, tasks: &[&str]) -> BTreeSet<String> {
         let document: Value = self.client.get(self.url(route::OPENAPI)).send().await.unwrap().json().await.unwrap();
         let participants: Value = self
@@ -202,14 +202,14 @@ impl<'a> Outside<'a> {
             let for_participants = get["security"]
                 .as_array()
                 .is_some_and(|security| security.iter().all(|way| way.get("certificate").is_some()));
-            // Streams have no end; a sign-in is asked about with its cookie.
+            // Streams do not end; a sign-in is queried with its cookie.
             if for_participants || path.ends_with("/events") || path == route::SIGN_IN {
                 continue;
             }
             for task in tasks {
                 let path = path.replace("{task}", task);
                 if path == route::COMPARE {
-                    // One task beside itself, and its rounds beside each other.
+                    // A task compared with itself, and its rounds with each other.
                     paths.insert(format!("{path}?task={task}&task={task}"));
                     if let [one, other] = rounds {
                         paths.insert(format!("{path}?round={task}/{one}&round={task}/{other}"));

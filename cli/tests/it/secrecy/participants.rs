@@ -1,4 +1,4 @@
-//! Those who take part, and what of theirs nobody else may learn: read from what they write into their journals.
+//! Participants and their secrets, read from their journals.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use client_sdk::journal::{Journal, JournalError, MemoryJournal};
 use client_sdk::learning::{MetricValue, Parameters};
 use client_sdk::participant::{Outcome, Participant};
+use client_sdk::transport::Proxy;
 use client_sdk::{PrivacyPolicy, SecurityPolicy, Trained, Trainer, TrainerError, TrainingJob};
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha20Rng;
@@ -20,7 +21,7 @@ pub(super) const VALUES: usize = 8;
 /// Before the 32 bytes of an Ed25519 key in PKCS #8.
 const ED25519: [u8; 16] = *b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20";
 
-/// Everything that nobody may learn, by what it is.
+/// All secrets, by kind.
 #[derive(Default)]
 pub(super) struct Secrets(Vec<(&'static str, Vec<u8>)>);
 
@@ -157,7 +158,7 @@ fn parts(mut rest: &[u8]) -> Vec<&[u8]> {
     parts
 }
 
-/// Moves the model by values of its own, and tells a loss of its own.
+/// Moves the model by distinct values, and reports a distinct loss.
 struct Moves {
     by: Vec<f32>,
     loss: f32,
@@ -199,6 +200,7 @@ pub(super) async fn play(served: &Served, task: &str, participants: usize) -> Se
         let ca = std::fs::read_to_string(&served.ca).unwrap();
         let mut participant = Participant::builder()
             .server(&served.url)
+            .proxy(Proxy::none())
             .ca_pem(ca)
             .enrollment_token(token)
             .name(format!("{task}-{index}"))

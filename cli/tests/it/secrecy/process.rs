@@ -1,5 +1,5 @@
 //! A participant in a process of its own, with its log at TRACE, its metrics and its spans. This test is its trainer, and so
-//! knows the update that nobody else may learn.
+//! knows the secret update.
 
 use std::collections::HashSet;
 use std::fs::{self, File};

@@ -1,4 +1,4 @@
-//! An identity provider at which everybody is let in by one code. What it gives and takes are secrets.
+//! An identity provider that accepts one code for everyone. Its messages are secrets.
 
 #![cfg(target_os = "linux")]
 
@@ -55,7 +55,7 @@ impl Provider {
         Self(shared)
     }
 
-    /// The coordinator's configuration for this provider: everybody whom it signs in is a viewer.
+    /// The coordinator's configuration for this provider: all its users are viewers.
     pub(super) fn configuration(&self, secret_file: &str) -> String {
         format!(
             "[oidc]\nissuer = \"{}\"\naudience = \"tributary\"\n[oidc.client]\nclient_id = \"{CLIENT}\"\n\

@@ -1,5 +1,5 @@
-//! A coordinator has secrets of the servers that it asks, its database, its store of blobs and an identity provider, and the key of
-//! its own certificate: nothing that it tells has any of them in it.
+//! A coordinator has credentials of its database, its blob store and its identity provider, and the key of its certificate.
+//! None of its output contains them.
 
 #![cfg(target_os = "linux")]
 

@@ -1,4 +1,4 @@
-//! Who may ask, and who may roll back: bearers of the coordinator's tokens for the model, holders of certificates, and nobody else.
+//! Access to predictions and rollbacks: only with tokens for the model or with client certificates.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use super::Models;
 use crate::company::{Issued, client};
 use crate::support::{Ran, Served, run};
 
-/// Files of an authority, and of certificates from it: a server's, one who asks', one who may roll back.
+/// Files of an authority, and of certificates from it: for a server, a client, and an operator.
 struct Files {
     ca: PathBuf,
     server: Issued,
@@ -164,16 +164,16 @@ fn a_rollback_says_what_is_wrong_with_its_files() {
         let ran = files.roll_back("digits", url, more);
         assert!(ran.code == code && ran.stderr.contains(words), "{words}: {ran}");
     };
-    // Nothing is sent: at this address nobody listens.
+    // Nothing is sent: there is no listener at this address.
     let nobody = "https://127.0.0.1:1";
-    refused("http://127.0.0.1:1", &files.ward.flags(), 2, "--certificate is shown over TLS alone");
+    refused("http://127.0.0.1:1", &files.ward.flags(), 2, "--certificate requires TLS");
     refused(nobody, &[certificate, shown], 2, "--key");
     refused(nobody, &[certificate, shown, key, shown], 3, "hold no certificate and key in PEM");
     refused(nobody, &[certificate, shown, key, files.operator.key.to_str().unwrap()], 3, "cannot set up TLS");
     let empty = folder.path().join("empty.pem");
     std::fs::write(&empty, "").unwrap();
     let ran = run(&["infer", "rollback", "digits", "--at", nobody, "--ca", empty.to_str().unwrap()]);
-    assert!(ran.code == 3 && ran.stderr.contains("the CA file holds no certificate in PEM"), "{ran}");
+    assert!(ran.code == 3 && ran.stderr.contains("empty.pem holds no certificate in PEM"), "{ran}");
 }
 
 #[test]

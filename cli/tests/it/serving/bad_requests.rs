@@ -1,4 +1,4 @@
-//! Whatever is sent, the answer says what was wrong, and is no fault.
+//! Every invalid request gets an explanation, and no internal error.
 
 use serde_json::{Value, json};
 

@@ -48,7 +48,7 @@ async fn killed_in_the_middle_of_swaps_it_starts_on_a_version_that_was_verified(
         for version in [first + 1, first + 2] {
             publish(folder.path(), version, &parameters(version));
         }
-        // Somewhere between reading a version and writing what is in use: the looks are 250 ms apart.
+        // Somewhere between reading a version and writing what is in use: the checks have an interval of 250 ms.
         tokio::time::sleep(Duration::from_millis(u64::from(90 * kill))).await;
         drop(models);
         // Half of a version, as a fetch leaves it.
@@ -91,7 +91,7 @@ async fn a_full_queue_says_when_to_come_back() {
     let folder = folder();
     let models =
         std::sync::Arc::new(Models::serve(folder.path(), &["--threads", "1", "--max-batch", "1", "--queue", "40"]));
-    // Each takes the whole queue: whoever comes while any of it waits is refused.
+    // Each fills the queue: further requests are rejected until it is empty.
     let data: Vec<f32> = (0..40).flat_map(row).collect();
     let body = json!({ "inputs": [{ "name": "input", "shape": [40, 5], "datatype": "FP32", "data": data }] });
     let ask = |_| {
@@ -132,15 +132,33 @@ async fn scores_that_are_not_finite_are_refused_and_not_remembered() {
     let models = Models::serve(folder.path(), &["--cache", "1000000"]);
     let mut overflows = parameters(2);
     let (first, rest) = overflows.values_mut().split_at_mut(5 * 7);
-    first.fill(f32::MAX);
+    first.fill(1e30);
     rest.fill(0.0);
     rest[7..].fill(1.0);
     publish(folder.path(), 2, &overflows);
     models.until_answers(2).await;
     for _ in 0..2 {
-        let (status, answer) = models.infer(&[1.0; 5], None).await.unwrap_err();
+        let (status, answer) = models.infer(&[1e20; 5], None).await.unwrap_err();
         assert!(status == 422 && answer["error"].as_str().unwrap().contains("not finite"), "{answer}");
     }
     assert_eq!(models.metric("tributary_infer_cache_hits_total", "").await, 0.0);
     assert_eq!(models.metric("tributary_infer_cache_misses_total", "").await, 2.0);
+}
+
+#[tokio::test]
+async fn version_of_huge_weights_never_replaces_a_good_one() {
+    let folder = folder();
+    let models = Models::serve(folder.path(), &[]);
+    models.until_answers(1).await;
+    let mut huge = parameters(2);
+    huge.values_mut().fill(f32::MAX);
+    publish(folder.path(), 2, &huge);
+    models
+        .wait("a version that is unfit", async || {
+            models.metric("tributary_infer_swaps_total", "outcome=\"unfit\"").await >= 1.0
+        })
+        .await;
+    assert_eq!(models.infer(&[1.0; 5], None).await.unwrap().0, 1);
+    publish(folder.path(), 3, &parameters(3));
+    models.until_answers(3).await;
 }

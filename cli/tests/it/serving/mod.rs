@@ -1,4 +1,4 @@
-//! Models served by a process of its own, asked over HTTP as by anybody.
+//! Models served by a separate process, over HTTP.
 
 mod access;
 mod bad_requests;
@@ -31,7 +31,7 @@ fn parameters(version: u32) -> Parameters {
     model().initial(version.into()).unwrap()
 }
 
-/// What a version says of a row, computed here.
+/// A version's prediction for a row, computed here.
 fn expected(version: u32, row: &[f32]) -> Vec<f32> {
     scores(&model(), &parameters(version), Inputs::Rows(row), &Device::Cpu).unwrap().values().to_vec()
 }
@@ -77,7 +77,7 @@ impl Models {
         Self::until_in_words(command)
     }
 
-    /// The same with what it says on stderr where the command sends it.
+    /// The same with the command's stderr.
     fn until_in_words(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -97,7 +97,7 @@ impl Models {
         assert!(self.process.0.wait().unwrap().success());
     }
 
-    /// Asks the path with this body: status, and JSON.
+    /// Posts this body to the path; returns status and JSON.
     pub(crate) async fn post(&self, path: &str, body: &Value, key: Option<&str>) -> (u16, Value) {
         let mut request = self.client.post(format!("{}{path}", self.url)).body(body.to_string());
         if let Some(key) = key {
@@ -110,7 +110,7 @@ impl Models {
         answer(self.client.get(format!("{}{path}", self.url))).await
     }
 
-    /// Asks `digits` about one row: the version that answered, and its scores.
+    /// Predicts one row by `digits`; returns version and scores.
     pub(crate) async fn infer(&self, row: &[f32], key: Option<&str>) -> Result<(u32, Vec<f32>), (u16, Value)> {
         let (status, answer) = self.post("/v2/models/digits/infer", &asked(row), key).await;
         if status != 200 {

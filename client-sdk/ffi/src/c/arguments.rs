@@ -1,7 +1,7 @@
-//! What callers pass: pointers, looked at before they are used.
+//! Checks the arguments of callers: pointers are validated before use.
 //!
-//! Each function refuses NULL and what is not aligned. That other pointers point to memory of the type and length that the
-//! header asks for, which nobody else writes meanwhile, is what a caller in C promises by calling; no library can check it.
+//! Each function rejects NULL and misaligned pointers. A C caller promises that other pointers point to memory of the type and length
+//! in the header, without concurrent writes. A library cannot check this promise.
 
 use std::ffi::{CStr, c_char};
 
@@ -46,8 +46,8 @@ pub(super) fn array<'a, T>(pointer: *const T, count: usize, name: &str) -> Resul
 pub(super) fn give<T>(value: T, to: *mut T, name: &str) -> Result<(), TributaryError> {
     refuse(to, name)?;
     #[expect(unsafe_code, reason = "the caller says where a result goes")]
-    // SAFETY: not NULL and aligned; the caller promises memory for one T, which nobody reads or writes during the call. What was
-    // there is overwritten, not dropped: nothing that is given has a destructor.
+    // SAFETY: not NULL and aligned. The caller promises memory for one T, without other reads or writes during the call. The old value
+    // is overwritten, not dropped: no type written here has a destructor.
     unsafe {
         to.write(value);
     }

@@ -7,9 +7,10 @@ use client_sdk::{DeviceState, Thermal};
 use zeroize::Zeroizing;
 
 use super::exchange::{TributaryExchange, TributaryHeader, TributaryRequest, hand_out};
-use crate::callbacks::{CallbackError, Callbacks, EventListener, KeyStore};
-use crate::conditions::DeviceConditions;
-use crate::http_client::{Exchange, HttpClient, HttpHeader, HttpRequest};
+use crate::app::callback::CallbackError;
+use crate::app::callbacks::{Callbacks, EventListener, KeyStore};
+use crate::app::conditions::DeviceConditions;
+use crate::app::http_client::{Exchange, HttpClient, HttpHeader, HttpRequest};
 
 /// What the app does not know of its device.
 pub const TRIBUTARY_UNKNOWN: i32 = -1;

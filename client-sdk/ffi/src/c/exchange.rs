@@ -10,8 +10,8 @@ use super::arguments::{array, text};
 use super::code::TributaryCode;
 use super::guard::guard;
 use super::handles::Table;
+use crate::app::http_client::{Exchange, HttpHeader};
 use crate::error::TributaryError;
-use crate::http_client::{Exchange, HttpHeader};
 
 /// One request that the app's HTTP client sends: a number, to be copied freely. Any thread may use it, also in `begin_request`. It stands
 /// for the exchange until `tributary_exchange_end` or `tributary_exchange_fail`, one of which must be called for each; afterwards calls

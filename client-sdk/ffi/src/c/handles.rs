@@ -65,7 +65,7 @@ mod tests {
         let taken = std::thread::scope(|scope| {
             let threads = [(); 3].map(|()| {
                 scope.spawn(|| {
-                    // Whoever found it in time still has it.
+                    // A thread that looked the handle up earlier still holds its value.
                     let used = table.get(handle);
                     let taken = table.take(handle).is_ok();
                     assert!(used.is_ok_and(|used| *used == "once") || !taken);

@@ -14,10 +14,10 @@ use super::guard::guard;
 use super::handles::Table;
 use super::tensors::{NamedTensor, TributaryTensor, give_tensor, named, no_nul};
 use crate::error::TributaryError;
+use crate::job::Job;
 #[cfg(feature = "models")]
 use crate::job::Rows;
-use crate::job::{Job, Metric};
-use crate::model;
+use crate::tensors::{self, Metric};
 
 /// One model to train, or an analysis to give rows for: a number, to be copied freely. Any thread may use it. It stands for the job until that is
 /// answered (`tributary_job_finish`, `_give_rows`, `_fail`, `_refuse`) or freed (`tributary_job_free`); afterwards calls return
@@ -126,7 +126,7 @@ static JOBS: Table<HandedOut> = Table::new();
 pub(super) fn hand_out(job: Arc<Job>) -> Result<TributaryJob, TributaryError> {
     let tensors = named(job.tensors())?;
     let (description, analysis) = (no_nul(job.description())?, job.analysis().map(no_nul).transpose()?);
-    let base = job.manner().base().map(|(base, _)| model::tensors(base.layout()));
+    let base = job.manner().base().map(|(base, _)| tensors::tensors(base.layout()));
     let base_tensors = named(base.unwrap_or_default())?;
     Ok(TributaryJob { id: JOBS.put(Arc::new(HandedOut { job, description, analysis, tensors, base_tensors })) })
 }

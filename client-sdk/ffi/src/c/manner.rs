@@ -1,6 +1,6 @@
-//! Functions about what a job is for, and what its training has to heed beside the plan.
+//! Functions for the purpose of a job, and the constraints on its training beyond the plan.
 //!
-//! No `unsafe` block is here; exporting a name counts as unsafe, since another library might have the same.
+//! This file has no `unsafe` block. Exporting a name counts as unsafe, since another library might have the same name.
 #![expect(unsafe_code, reason = "`no_mangle`: all names begin with tributary_")]
 
 use client_sdk::learning::Parameters;

@@ -1,13 +1,13 @@
 //! The C ABI.
 //!
-//! - **Handles are numbers**, not pointers: one that was closed, answered, freed or made up is found in no table, and the call
+//! - **Handles are numbers**, not pointers: a closed, answered, freed or invented handle is missing from every table, and the call
 //!   returns `Closed`. Any thread may use any handle.
-//! - **Panics stop here**: every function runs in [`guard()`](guard::guard), which turns one into `Defect`.
-//! - **Errors** are a code, and a text that `tributary_last_error` gives the same thread.
+//! - **Panics stop here**: every function runs in [`guard()`](guard::guard), which turns a panic into `Defect`.
+//! - **Errors** are a code, and a text, which `tributary_last_error` returns to the same thread.
 //!
-//! Every pointer that a caller passes is looked at in [`arguments`], the only file besides [`callbacks`] with `unsafe` blocks; that what
-//! is not NULL points to what the header asks for is the caller's promise. No Rust can call these functions: the module is
-//! private, so that only a C program makes that promise.
+//! All pointers from callers are checked in [`arguments`], the only file besides [`callbacks`] with `unsafe` blocks. The caller
+//! promises that a pointer other than NULL points to memory as the header requires. The module is private, so only a C program can
+//! call these functions and make that promise.
 #![expect(unreachable_pub, reason = "cbindgen writes what is `pub` into the header")]
 
 mod analysis;

@@ -16,8 +16,8 @@ use super::job::TributaryMetric;
 use super::participant::{TributaryParticipant, callbacks_of, with as with_participant};
 use super::tensors::{NamedTensor, TributaryTensor, give_tensor, named, no_nul};
 use crate::error::TributaryError;
-use crate::job::Metric;
 use crate::model::{Model, load_model};
+use crate::tensors::Metric;
 
 /// The model of a task on this device: a number, to be copied freely. Any thread may use it. It stands for the model until
 /// `tributary_model_free`, also after the participant was closed; afterwards calls return `TRIBUTARY_CODE_CLOSED`, and **every

@@ -12,8 +12,8 @@ use super::code::TributaryCode;
 use super::guard::{guard, last_error};
 use super::handles::Table;
 use super::job::{self, TributaryJob};
-use crate::callbacks::Callbacks;
-use crate::conditions::DataUse;
+use crate::app::callbacks::Callbacks;
+use crate::app::conditions::DataUse;
 use crate::error::TributaryError;
 use crate::participant::{Next, Participant};
 

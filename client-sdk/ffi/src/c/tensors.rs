@@ -5,7 +5,7 @@ use std::ffi::{CString, c_char};
 use super::arguments::{can_give, give};
 use super::code::TributaryCode;
 use crate::error::TributaryError;
-use crate::job::Tensor;
+use crate::tensors::Tensor;
 
 /// A tensor of a job's model, or of a model. The pointers belong to the job or the model.
 #[repr(C)]

@@ -64,7 +64,7 @@ fn a_model_that_is_trained_in_place_is_handed_in() {
         let (values, count) = parameters(job);
         assert_eq!(array(values.cast_const(), count, "values"), Ok(&[0.0, 1.0, 2.0, 3.0, 4.0][..]));
         give(7.5, values, "value").unwrap();
-        // Asked for again, it is the same memory, and both pointers may be used.
+        // A second request returns the same memory, and both pointers may be used.
         let (again, _) = parameters(job);
         assert_eq!(values, again);
         give(8.5, again.wrapping_add(4), "value").unwrap();

@@ -15,10 +15,10 @@ use client_sdk::{TaskId, Timestamp, TrainingPlan};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::http_client::{Exchange, HttpClient, HttpHeader, HttpRequest};
-use crate::job::Metric;
+use crate::app::http_client::{Exchange, HttpClient, HttpHeader, HttpRequest};
 use crate::manner::Purpose;
 use crate::participant::{Next, Participant};
+use crate::tensors::Metric;
 
 /// Of a participant that is enrolled: it needs no authority that signs.
 const IDENTITY: &[u8] = include_bytes!("../../../tests/snapshots/v9/identity.record");
@@ -146,7 +146,7 @@ fn enrolled(folder: &Path, coordinator: &Arc<Coordinator>, slice_ms: u64, every_
     (options.to_string(), Callbacks { http_client: Some(client), ..Callbacks::default() })
 }
 
-/// A machine whose trainings are asked to pause after so many looks at the clock, and have a checkpoint in the journal after so many.
+/// A machine whose clock advances with each reading, so `slice_ms` and `every_ms` count readings.
 fn machine(folder: &Path, coordinator: &Arc<Coordinator>, slice_ms: u64, every_ms: u64) -> Machine {
     let (options, callbacks) = enrolled(folder, coordinator, slice_ms, every_ms);
     opened(options, callbacks)

@@ -12,7 +12,7 @@ const EACH: &str = r#"while sleep 0.02; do
 const DONE: &str = "cd /; done";
 
 impl Site {
-    /// What the program says in the file `said`, beside its folder.
+    /// The program's output in the file `said`, next to its folder.
     fn said(&self) -> Vec<String> {
         let said = std::fs::read_to_string(self.folder.path().join("said")).unwrap_or_default();
         said.lines().map(str::to_owned).collect()
@@ -64,7 +64,7 @@ fn one_that_fails_or_ends_is_started_again() {
     let started = |start| ProgramEvent::Started { start };
     assert_eq!(*told.lock().unwrap(), [started(1), ProgramEvent::Failed { reason }, started(2)]);
     drop(trainer);
-    // One that ends after each job is in order, and no failure.
+    // A program may end after each job; this is not a failure.
     let mut trainer = site.trainer(site.stays("", &[COPY, TRAINED, RESULT, "exit; "]));
     for _ in 0..2 {
         site.forget();
@@ -133,7 +133,7 @@ fn one_that_something_else_starts_is_left_alone() {
     }
     drop(program);
     assert_eq!(trainer.train(&w(), &site.job).unwrap().examples, 3);
-    // And where nobody takes a job, that is said once.
+    // An untaken job is reported once.
     site.forget();
     drop(trainer);
     let mut trainer = site.trainer(Program { stall: Some(Duration::from_millis(100)), ..Program::attached() });

@@ -1,4 +1,4 @@
-//! What an app says of an answer is heard in its order, bounded, and to its end.
+//! An app's response is read in order, within limits, and to its end.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -10,7 +10,7 @@ use crate::identity::{Certified, SigningKey};
 use crate::runner::Options;
 use crate::transport::{Download, HttpTransport, Request, Response, Transport as _};
 
-/// Hands each request over.
+/// Passes each request on.
 struct Hands(Mutex<Sender<(OutgoingRequest, Exchange)>>);
 
 impl HttpClient for Hands {
@@ -36,7 +36,7 @@ fn json() -> [(String, String); 1] {
     [("content-type".to_owned(), "application/json".to_owned())]
 }
 
-/// What a check-in comes to if an app's thread answers it so.
+/// The result of a check-in if an app's thread answers it like this.
 async fn answered(answer: impl FnOnce(Exchange) + Send + 'static) -> Result<CheckInReply, TransportError> {
     let (transport, requests) = transport();
     let app = std::thread::spawn(move || {
@@ -113,7 +113,7 @@ async fn a_model_is_read_while_its_file_still_comes() {
     assert_eq!((file.len() as u64, file.first(), file.last()), (bytes, Some(&0), Some(&4)));
 }
 
-/// Keeps what it is given to show.
+/// Stores the certificate that it gets.
 #[derive(Default)]
 struct Given(Mutex<Vec<(String, Vec<u8>)>>);
 

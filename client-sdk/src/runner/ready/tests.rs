@@ -1,4 +1,4 @@
-//! Ready models in jobs, beside the SDK's own trainer, which does the same without jobs.
+//! Ready models in jobs, compared with the SDK's own trainer, which does the same without jobs.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ fn job() -> TrainingJob {
     }
 }
 
-/// A personalized task, and the model that its round begins with.
+/// A personalized task, and the base model of its round.
 struct Round {
     personalizer: Personalizer,
     received: Parameters,
@@ -63,10 +63,13 @@ impl Round {
         });
         let model = ModelSpec {
             architecture: None,
+            graph: None,
+            loss: None,
             table: None,
             tensors: tensors.collect(),
             personal: personal.iter().map(|&pattern| pattern.into()).collect(),
             seed: 9,
+            initial: None,
         };
         let tensors = Tensors::of_model(&model, Some(method), None).unwrap();
         let personalizer = Personalizer::new(&tensors, &model, Some(method)).unwrap().unwrap();
@@ -74,7 +77,7 @@ impl Round {
         Self { personalizer, received: different(&tensors.shared), kept }
     }
 
-    /// What leaves the device, and what stays.
+    /// The update that leaves the device, and the state that stays.
     fn run(&self, trainer: &mut dyn Trainer) -> Result<(Trained, Vec<f32>), LocalError> {
         let job = job();
         let mut round = LocalRound { trainer, job: &job, received: &self.received, kept: self.kept.as_ref() };
@@ -84,13 +87,13 @@ impl Round {
     }
 }
 
-/// Values that differ from each other.
+/// Distinct values.
 fn different(layout: &Arc<Layout>) -> Parameters {
     let values = (0..layout.len()).map(|index| (index * 7 % 11) as f32 / 20.0 - 0.25);
     Parameters::new(Arc::clone(layout), values.collect()).unwrap()
 }
 
-/// An app that has the library train, and what its jobs were for.
+/// An app that uses the ready models, and the purposes of its jobs.
 fn app(purposes: &mut Vec<Purpose>) -> Called<impl FnMut(Job) + Send> {
     Called::new(48, |job| {
         let Job { parameters, training, manner, answer } = job;
@@ -193,7 +196,7 @@ fn rows_that_are_held_out_say_what_the_shared_model_is_worth_and_change_no_bit_o
     assert_eq!(measured.metrics.iter().filter(|(name, _)| name == "loss" || name == "accuracy").count(), 2);
     let own = TrainingJob { purpose: Purpose::Own, ..job() };
     assert_eq!(train(Some(held_out.clone()), &own, &model, &Manner::Free).unwrap(), plain);
-    // Of adapters, the model that they make of their base.
+    // For adapters, the adapted model.
     let patterns = learning::Patterns::new(vec!["fc*.weight".into()]).unwrap();
     let adapters = learning::Adapters::new(model.layout(), &patterns, 2, None).unwrap();
     let start = different(adapters.layout());
@@ -201,7 +204,7 @@ fn rows_that_are_held_out_say_what_the_shared_model_is_worth_and_change_no_bit_o
     let manner = Manner::Adapters { base: model.clone(), adapters };
     let measured = train(Some(held_out.clone()), &job(), &start, &manner).unwrap();
     assert!(measured.metrics.ends_with(&worth(&merged)), "{:?}", measured.metrics);
-    // Those that do not fit are told before anything is trained.
+    // Rows that do not fit fail before training.
     let wide = labelled(vec![0.0; 6], vec![0; 2], 3).unwrap();
     assert!(train(Some(wide), &job(), &model, &Manner::Free).is_err());
 }

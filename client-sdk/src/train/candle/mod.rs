@@ -157,6 +157,9 @@ impl<'a> CandleLearner<'a> {
                 let targets = gather(targets, chosen, length);
                 (Tensor::from_vec(rows, (chosen.len(), length), self.device)?, targets)
             }
+            Examples::Tensors { .. } => {
+                return Err(TrainError::WrongKind { kind: "ready", needs: "rows or characters" });
+            }
         };
         let count = targets.len();
         let targets = Tensor::from_vec(targets, count, self.device)?;

@@ -6,7 +6,7 @@
 use std::ops::{Deref, DerefMut};
 
 /// `f32`s, initially zero, aligned to a cache line: a vector that straddles two lines costs twice.
-pub(super) struct Buffer {
+pub(in crate::train) struct Buffer {
     memory: Vec<f32>,
     start: usize,
     length: usize,
@@ -16,7 +16,7 @@ pub(super) struct Buffer {
 const LINE: usize = 16;
 
 impl Buffer {
-    pub(super) fn zeros(length: usize) -> Self {
+    pub(in crate::train) fn zeros(length: usize) -> Self {
         let memory = vec![0.0; length + LINE];
         let start = memory.as_ptr().align_offset(LINE * size_of::<f32>()).min(LINE);
         Self { memory, start, length }

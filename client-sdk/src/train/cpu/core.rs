@@ -11,7 +11,7 @@ use super::elementwise::Optimizer;
 
 /// The position of a tensor of the flat vector among the model's parameters.
 #[derive(Clone, Copy)]
-pub(super) enum TensorPosition {
+pub(in crate::train) enum TensorPosition {
     /// PyTorch's `[outputs, inputs]`, whose inputs are ordered by channel there and by position here.
     Weights {
         dense: Dense,
@@ -26,11 +26,11 @@ pub(super) enum TensorPosition {
 }
 
 /// The common part of all models on the CPU.
-pub(super) struct Core {
-    pub(super) arch: Arch,
-    pub(super) parameters: Buffer,
+pub(in crate::train) struct Core {
+    pub(in crate::train) arch: Arch,
+    pub(in crate::train) parameters: Buffer,
     /// Of the last batch's mean loss.
-    pub(super) gradient: Buffer,
+    pub(in crate::train) gradient: Buffer,
     /// Sum over a step's chunks so far; empty until a step has several.
     sum: Buffer,
     places: Vec<TensorPosition>,
@@ -39,7 +39,7 @@ pub(super) struct Core {
 
 impl Core {
     /// Parameters in a vector of `size`, copied from `start` to their `places`, in the flat vector's order.
-    pub(super) fn new(places: Vec<TensorPosition>, size: usize, start: &[f32], plan: &TrainingPlan) -> Self {
+    pub(in crate::train) fn new(places: Vec<TensorPosition>, size: usize, start: &[f32], plan: &TrainingPlan) -> Self {
         let mut parameters = Buffer::zeros(size);
         for_each_tile(&places, |tile| tile.spread(start, &mut parameters));
         let optimizer = Optimizer::new(plan, &parameters);
@@ -47,7 +47,7 @@ impl Core {
     }
 
     /// Constraints of the optimizer from now on.
-    pub(super) fn constrain(&mut self, constraints: &Flat<'_>) {
+    pub(in crate::train) fn constrain(&mut self, constraints: &Flat<'_>) {
         let size = self.parameters.len();
         let spread = |flat: &[f32]| {
             let mut spread = Buffer::zeros(size);
@@ -61,7 +61,7 @@ impl Core {
     }
 
     /// Adds the gradient of a chunk, weighted by its `part` of the step; the first chunk starts over.
-    pub(super) fn accumulate(&mut self, part: f32, is_first: bool) {
+    pub(in crate::train) fn accumulate(&mut self, part: f32, is_first: bool) {
         if self.sum.is_empty() {
             self.sum = Buffer::zeros(self.gradient.len());
         }
@@ -74,28 +74,33 @@ impl Core {
     }
 
     /// Replaces the gradient by the accumulated one.
-    pub(super) fn take_accumulated(&mut self) {
+    pub(in crate::train) fn take_accumulated(&mut self) {
         self.gradient.copy_from_slice(&self.sum);
     }
 
     /// One step against the gradient.
-    pub(super) fn step(&mut self, rate: f32) {
+    pub(in crate::train) fn step(&mut self, rate: f32) {
         self.optimizer.step(self.arch, rate, &mut self.parameters, &mut self.gradient);
     }
 
     /// The parameters as a flat vector.
-    pub(super) fn flat_parameters(&self) -> Vec<f32> {
+    pub(in crate::train) fn flat_parameters(&self) -> Vec<f32> {
         self.flatten(&self.parameters)
     }
 
+    /// Number of steps taken.
+    pub(in crate::train) fn steps(&self) -> u64 {
+        self.optimizer.steps()
+    }
+
     /// The state between two steps.
-    pub(super) fn state(&self) -> LearnerState {
+    pub(in crate::train) fn state(&self) -> LearnerState {
         let moments = self.optimizer.moments().map(|moment| self.flatten(moment)).collect();
         LearnerState { values: self.flat_parameters(), moments, steps: self.optimizer.steps(), scale: None }
     }
 
     /// Goes on from a state.
-    pub(super) fn restore(&mut self, state: &LearnerState) {
+    pub(in crate::train) fn restore(&mut self, state: &LearnerState) {
         for_each_tile(&self.places, |tile| tile.spread(&state.values, &mut self.parameters));
         for (moment, values) in self.optimizer.moments_mut(state.steps).zip(&state.moments) {
             for_each_tile(&self.places, |tile| tile.spread(values, moment));
@@ -103,7 +108,7 @@ impl Core {
     }
 
     /// The gradient as a flat vector.
-    pub(super) fn flat_gradient(&self) -> Vec<f32> {
+    pub(in crate::train) fn flat_gradient(&self) -> Vec<f32> {
         self.flatten(&self.gradient)
     }
 

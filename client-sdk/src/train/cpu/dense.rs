@@ -12,45 +12,45 @@ use super::gemm::{NARROW, OuterProduct, RowProduct, Rows, WIDE};
 
 /// Sizes of a layer and the position of its parameters.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Dense {
-    pub(super) inputs: usize,
-    pub(super) outputs: usize,
+pub(in crate::train) struct Dense {
+    pub(in crate::train) inputs: usize,
+    pub(in crate::train) outputs: usize,
     /// Outputs per panel.
-    pub(super) width: usize,
+    pub(in crate::train) width: usize,
     /// Start of the weights in the parameter vector.
-    pub(super) weights: usize,
+    pub(in crate::train) weights: usize,
     /// Start of the bias.
-    pub(super) bias: usize,
+    pub(in crate::train) bias: usize,
 }
 
 /// A batch of row vectors at distance `step`.
 #[derive(Clone, Copy)]
-pub(super) struct Batch<'a> {
-    pub(super) rows: &'a [f32],
-    pub(super) step: usize,
-    pub(super) count: usize,
+pub(in crate::train) struct Batch<'a> {
+    pub(in crate::train) rows: &'a [f32],
+    pub(in crate::train) step: usize,
+    pub(in crate::train) count: usize,
 }
 
 /// Panel width for this many columns.
-pub(super) fn panel_width(columns: usize) -> usize {
+pub(in crate::train) fn panel_width(columns: usize) -> usize {
     if columns <= NARROW { NARROW } else { WIDE }
 }
 
 impl Dense {
     /// A layer whose parameters start at `start`.
-    pub(super) fn new(inputs: usize, outputs: usize, start: usize) -> Self {
+    pub(in crate::train) fn new(inputs: usize, outputs: usize, start: usize) -> Self {
         let width = panel_width(outputs);
         let padded = outputs.next_multiple_of(width);
         Self { inputs, outputs, width, weights: start, bias: start + inputs * padded }
     }
 
     /// Outputs including padding.
-    pub(super) fn padded(&self) -> usize {
+    pub(in crate::train) fn padded(&self) -> usize {
         self.outputs.next_multiple_of(self.width)
     }
 
     /// Where the next layer's parameters may start.
-    pub(super) fn end(&self) -> usize {
+    pub(in crate::train) fn end(&self) -> usize {
         self.bias + self.padded()
     }
 
@@ -60,7 +60,7 @@ impl Dense {
     }
 
     /// `y = x W + b`; rows of `y` are at distance [`Self::padded`].
-    pub(super) fn forward(&self, arch: Arch, parameters: &[f32], x: Batch<'_>, y: &mut [f32]) {
+    pub(in crate::train) fn forward(&self, arch: Arch, parameters: &[f32], x: Batch<'_>, y: &mut [f32]) {
         let padded = self.padded();
         for panel in 0..padded / self.width {
             RowProduct {
@@ -81,7 +81,7 @@ impl Dense {
     }
 
     /// Writes the gradients of weights and bias, given that of `y`.
-    pub(super) fn gradient(&self, arch: Arch, x: Batch<'_>, dy: &[f32], gradient: &mut [f32]) {
+    pub(in crate::train) fn gradient(&self, arch: Arch, x: Batch<'_>, dy: &[f32], gradient: &mut [f32]) {
         let padded = self.padded();
         for panel in 0..padded / self.width {
             OuterProduct {
@@ -109,7 +109,7 @@ impl Dense {
 
     /// `dx = dy W^T`, with rows of `dx` at distance `step`. Weights are read along their rows, so this computes `dx^T =
     /// W dy^T`.
-    pub(super) fn input_gradient(
+    pub(in crate::train) fn input_gradient(
         &self,
         arch: Arch,
         parameters: &[f32],
@@ -154,14 +154,14 @@ impl Dense {
 }
 
 /// Working memory of [`Dense::input_gradient`].
-pub(super) struct Scratch {
+pub(in crate::train) struct Scratch {
     transposed: Buffer,
     product: Buffer,
 }
 
 impl Scratch {
     /// Enough for each of these layers.
-    pub(super) fn for_layers(layers: impl IntoIterator<Item = Dense>) -> Self {
+    pub(in crate::train) fn for_layers(layers: impl IntoIterator<Item = Dense>) -> Self {
         let (outputs, inputs) = layers
             .into_iter()
             .fold((0, 0), |(outputs, inputs), layer| (layer.padded().max(outputs), layer.inputs.max(inputs)));
@@ -170,7 +170,7 @@ impl Scratch {
 }
 
 /// Consecutive layers, with the data that a backward pass needs.
-pub(super) struct Chain {
+pub(in crate::train) struct Chain {
     layers: Vec<Dense>,
     /// After ReLU, except for the last layer.
     outputs: Vec<Buffer>,
@@ -181,7 +181,7 @@ pub(super) struct Chain {
 
 impl Chain {
     /// Layers for batches of at most `batch` examples.
-    pub(super) fn new(layers: Vec<Dense>, batch: usize) -> Self {
+    pub(in crate::train) fn new(layers: Vec<Dense>, batch: usize) -> Self {
         let room = |layer: &Dense| Buffer::zeros(layer.padded() * batch);
         Self {
             outputs: layers.iter().map(room).collect(),
@@ -191,12 +191,12 @@ impl Chain {
         }
     }
 
-    pub(super) fn layers(&self) -> &[Dense] {
+    pub(in crate::train) fn layers(&self) -> &[Dense] {
         &self.layers
     }
 
     /// Runs the batch through all layers. The last outputs are then in [`Self::logits`].
-    pub(super) fn forward(&mut self, arch: Arch, parameters: &[f32], x: Batch<'_>) {
+    pub(in crate::train) fn forward(&mut self, arch: Arch, parameters: &[f32], x: Batch<'_>) {
         for (index, layer) in self.layers.iter().enumerate() {
             let (before, after) = self.outputs.split_at_mut(index);
             let input = before.last().map_or(x, |rows| Batch { rows, step: self.layers[index - 1].padded(), ..x });
@@ -208,7 +208,7 @@ impl Chain {
     }
 
     /// Outputs of the last layer and the buffer of their gradient; rows are at distance [`Dense::padded`].
-    pub(super) fn logits(&mut self) -> (&[f32], &mut [f32], usize, usize) {
+    pub(in crate::train) fn logits(&mut self) -> (&[f32], &mut [f32], usize, usize) {
         let last = self.layers.len() - 1;
         let layer = self.layers[last];
         (&self.outputs[last], &mut self.deltas[last], layer.outputs, layer.padded())
@@ -216,7 +216,7 @@ impl Chain {
 
     /// Writes the gradient of every layer, given that of the logits, and writes that of the chain's input into `dx`,
     /// with rows at distance `x.step`.
-    pub(super) fn backward(
+    pub(in crate::train) fn backward(
         &mut self,
         arch: Arch,
         parameters: &[f32],

@@ -101,7 +101,7 @@ impl Optimizer {
         let moment = || Buffer::zeros(if adamw.is_some() { parameters.len() } else { 0 });
         Self {
             momentum,
-            // AdamW's is apart from the gradient.
+            // AdamW's is separate from the gradient.
             weight_decay: if adamw.is_some() { 0.0 } else { narrow(plan.weight_decay) },
             steps: 0,
             mean: moment(),

@@ -83,19 +83,19 @@ fn thirds_mut(row: &mut [f32], hidden: usize) -> (&mut [f32], &mut [f32], &mut [
 }
 
 #[inline(always)]
-fn sigmoid(x: f32) -> f32 {
+pub(in crate::train) fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + exp(-x))
 }
 
 #[inline(always)]
-fn tanh(x: f32) -> f32 {
+pub(in crate::train) fn tanh(x: f32) -> f32 {
     2.0 * sigmoid(2.0 * x) - 1.0
 }
 
 /// `e^x` to about one unit in the last place, in arithmetic that compiles to vector instructions (the library's takes a
 /// call per number). Constant beyond ±87, where a sigmoid is saturated. NaN stays NaN.
 #[inline(always)]
-fn exp(x: f32) -> f32 {
+pub(in crate::train) fn exp(x: f32) -> f32 {
     let x = x.clamp(-87.0, 87.0);
     // x = n ln 2 + r with |r| <= ln 2 / 2; ln 2 in two parts, so that n ln 2 is exact. Adding and subtracting 1.5 * 2^23
     // rounds to an integer.

@@ -10,29 +10,29 @@
 use pulp::{Arch, Simd, WithSimd};
 
 /// Columns of a wide panel; narrower results use [`NARROW`].
-pub(super) const WIDE: usize = 32;
+pub(in crate::train) const WIDE: usize = 32;
 /// Columns of a narrow panel: the widest vector register.
-pub(super) const NARROW: usize = 16;
+pub(in crate::train) const NARROW: usize = 16;
 /// Number of panel rows used for all rows of the result before the next ones: 32 KiB, which stay in the first-level
 /// cache.
 const DEPTH: usize = 256;
 
 /// Row `i` of the left operand starts at `start + (i / group) * group_step + (i % group) * step`.
 #[derive(Clone, Copy)]
-pub(super) struct Rows {
+pub(in crate::train) struct Rows {
     /// Offset of row 0.
-    pub(super) start: usize,
+    pub(in crate::train) start: usize,
     /// Number of equidistant rows in a group, for example the pixels of one image row; 0 for all rows.
-    pub(super) group: usize,
+    pub(in crate::train) group: usize,
     /// Distance between groups.
-    pub(super) group_step: usize,
+    pub(in crate::train) group_step: usize,
     /// Distance between rows of a group.
-    pub(super) step: usize,
+    pub(in crate::train) step: usize,
 }
 
 impl Rows {
     /// All rows at this distance.
-    pub(super) fn even(step: usize) -> Self {
+    pub(in crate::train) fn even(step: usize) -> Self {
         Self { start: 0, group: 0, group_step: 0, step }
     }
 
@@ -48,50 +48,50 @@ impl Rows {
 /// `C[m, width] (+)= A[m, segments * length] * B[segments * length, width]`, where a row of `A` is `segments` runs of
 /// `length` adjacent numbers at distance `segment_step`. This covers a dense matrix, and a convolution that reads its
 /// padded image in place.
-pub(super) struct RowProduct<'a> {
-    pub(super) a: &'a [f32],
-    pub(super) rows: Rows,
-    pub(super) segments: usize,
-    pub(super) segment_step: usize,
-    pub(super) length: usize,
+pub(in crate::train) struct RowProduct<'a> {
+    pub(in crate::train) a: &'a [f32],
+    pub(in crate::train) rows: Rows,
+    pub(in crate::train) segments: usize,
+    pub(in crate::train) segment_step: usize,
+    pub(in crate::train) length: usize,
     /// A panel: dense, row-major.
-    pub(super) b: &'a [f32],
-    pub(super) width: usize,
+    pub(in crate::train) b: &'a [f32],
+    pub(in crate::train) width: usize,
     /// Row `i` of the result starts at `i * c_step`.
-    pub(super) c: &'a mut [f32],
-    pub(super) c_step: usize,
-    pub(super) m: usize,
+    pub(in crate::train) c: &'a mut [f32],
+    pub(in crate::train) c_step: usize,
+    pub(in crate::train) m: usize,
 }
 
 /// `C[m, width] (+)= sum over t of A[t, ..m]^T * B[t, ..width]`, where `t` runs over `segments` times `length`
 /// positions. This is a weight gradient: `t` counts examples, or the pixels of an image.
-pub(super) struct OuterProduct<'a> {
-    pub(super) a: &'a [f32],
-    pub(super) a_start: usize,
-    pub(super) a_segment: usize,
-    pub(super) a_step: usize,
-    pub(super) b: &'a [f32],
-    pub(super) b_start: usize,
-    pub(super) b_segment: usize,
-    pub(super) b_step: usize,
-    pub(super) segments: usize,
-    pub(super) length: usize,
-    pub(super) m: usize,
-    pub(super) width: usize,
+pub(in crate::train) struct OuterProduct<'a> {
+    pub(in crate::train) a: &'a [f32],
+    pub(in crate::train) a_start: usize,
+    pub(in crate::train) a_segment: usize,
+    pub(in crate::train) a_step: usize,
+    pub(in crate::train) b: &'a [f32],
+    pub(in crate::train) b_start: usize,
+    pub(in crate::train) b_segment: usize,
+    pub(in crate::train) b_step: usize,
+    pub(in crate::train) segments: usize,
+    pub(in crate::train) length: usize,
+    pub(in crate::train) m: usize,
+    pub(in crate::train) width: usize,
     /// A panel: dense, row-major.
-    pub(super) c: &'a mut [f32],
+    pub(in crate::train) c: &'a mut [f32],
     /// Whether to add to `c` instead of overwriting it.
-    pub(super) accumulate: bool,
+    pub(in crate::train) accumulate: bool,
 }
 
 impl RowProduct<'_> {
-    pub(super) fn run(self, arch: Arch) {
+    pub(in crate::train) fn run(self, arch: Arch) {
         arch.dispatch(self);
     }
 }
 
 impl OuterProduct<'_> {
-    pub(super) fn run(self, arch: Arch) {
+    pub(in crate::train) fn run(self, arch: Arch) {
         arch.dispatch(self);
     }
 }

@@ -3,17 +3,17 @@
 //! candle computes the same numbers and serves the GPUs; a test compares the two. This implementation is several times
 //! faster on small batches, and reproducible: one thread, a fixed order of sums.
 
-mod buffer;
+pub(super) mod buffer;
 mod classifier;
 mod conv;
-mod core;
-mod dense;
+pub(super) mod core;
+pub(super) mod dense;
 mod elementwise;
-mod gates;
-mod gemm;
+pub(super) mod gates;
+pub(super) mod gemm;
 mod images;
 mod loss;
-mod passes;
+pub(super) mod passes;
 mod recurrent;
 
 use task_spec::TrainingPlan;
@@ -21,6 +21,7 @@ use task_spec::TrainingPlan;
 use self::classifier::Classifier;
 use self::recurrent::Recurrent;
 use super::examples::Examples;
+use super::graph::GraphLearner;
 use super::learner::Learner;
 use crate::models::Architecture;
 
@@ -38,6 +39,7 @@ pub(super) fn learner(
         }
         Architecture::Mlp(sizes) => Box::new(Classifier::dense("mlp", &sizes.widths(), start, plan, batch)),
         Architecture::Cnn(sizes) => Box::new(Classifier::cnn(sizes, start, plan, batch)),
+        Architecture::Graph(model) => Box::new(GraphLearner::new(model, start, plan, batch)),
         Architecture::Gru(sizes) => Box::new(Recurrent::new(sizes, start, plan, examples.length(), batch)),
     }
 }

@@ -6,7 +6,7 @@ use super::super::learner::{Score, StepResult};
 use super::core::Core;
 
 /// A model that stores its gradient in its core.
-pub(super) trait Passes {
+pub(in crate::train) trait Passes {
     fn core(&mut self) -> &mut Core;
     /// Maximum number of examples in a chunk.
     fn most(&self) -> usize;
@@ -15,7 +15,7 @@ pub(super) trait Passes {
 }
 
 /// Takes a step on the mean of its chunks' gradients, weighted by their number of examples.
-pub(super) fn step(
+pub(in crate::train) fn step(
     model: &mut impl Passes,
     examples: &Examples<'_>,
     chosen: &[usize],

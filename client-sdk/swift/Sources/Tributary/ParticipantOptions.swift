@@ -66,6 +66,9 @@ public struct ParticipantOptions: Encodable, Equatable, Sendable {
     public var signedRequests: Bool?
     /// With `signedRequests`: the authority of the balancer's certificate, as PEM. Default: what the device trusts.
     public var balancerCaPem: String?
+    /// The HTTP proxy that leads to the coordinator, `http://[USER:PASSWORD@]HOST[:PORT]`, or `none`. Default: the environment variables
+    /// `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY`. An HTTP client of the app's own has a setting of its own.
+    public var proxy: String?
     /// Bytes of the largest model (4 for each parameter), file, local state and encoded update that is accepted, each; a checkpoint may have
     /// four times as many. Default: 256 000 000.
     public var maxModelBytes: Int?
@@ -107,6 +110,7 @@ public struct ParticipantOptions: Encodable, Equatable, Sendable {
         coordinatorKeys: [String] = [],
         signedRequests: Bool? = nil,
         balancerCaPem: String? = nil,
+        proxy: String? = nil,
         maxModelBytes: Int? = nil,
         keepModels: Bool? = nil,
         checkpointEvery: TimeInterval? = nil,
@@ -135,6 +139,7 @@ public struct ParticipantOptions: Encodable, Equatable, Sendable {
         self.coordinatorKeys = coordinatorKeys
         self.signedRequests = signedRequests
         self.balancerCaPem = balancerCaPem
+        self.proxy = proxy
         self.maxModelBytes = maxModelBytes
         self.keepModels = keepModels
         self.checkpointEvery = checkpointEvery
@@ -146,7 +151,7 @@ public struct ParticipantOptions: Encodable, Equatable, Sendable {
     }
 
     private enum CodingKeys: String, CodingKey {
-        case server, journal, token, task, name, examples, labels, attributes, seed, privacy
+        case server, journal, token, task, name, examples, labels, attributes, seed, privacy, proxy
         case caPem = "ca_pem"
         case trainsWithin = "trains_within"
         case trainsAdapters = "trains_adapters"
@@ -188,6 +193,7 @@ public struct ParticipantOptions: Encodable, Equatable, Sendable {
         try fields.encodeIfPresent(coordinatorKeys.isEmpty ? nil : coordinatorKeys, forKey: .coordinatorKeys)
         try fields.encodeIfPresent(signedRequests, forKey: .signedRequests)
         try fields.encodeIfPresent(balancerCaPem, forKey: .balancerCaPem)
+        try fields.encodeIfPresent(proxy, forKey: .proxy)
         try fields.encodeIfPresent(maxModelBytes, forKey: .maxModelBytes)
         try fields.encodeIfPresent(keepModels, forKey: .keepModels)
         try fields.encodeMilliseconds(checkpointEvery, forKey: .checkpointEvery)
@@ -212,10 +218,11 @@ public struct ParticipantOptions: Encodable, Equatable, Sendable {
 }
 
 extension ParticipantOptions: CustomStringConvertible, CustomReflectable {
-    /// What was set, without the token, and without the values of the attributes, which are to stay on the device.
+    /// What was set, without token, proxy and the values of the attributes, which are to stay on the device.
     public var description: String {
         var shown = self
         shown.token = token == nil ? nil : "…"
+        shown.proxy = proxy == nil ? nil : "…"
         shown.attributes = attributes.mapValues { _ in Attribute.text("…") }
         let json = (try? shown.json()) ?? " of \(server) that cannot be used"
         return "ParticipantOptions\(json)"

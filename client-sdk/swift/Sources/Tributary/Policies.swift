@@ -34,8 +34,12 @@ public struct SecurityPolicy: Encodable, Equatable, Sendable {
     /// The least number of participants that must be able to collude with the coordinator and still learn nothing, in the smallest cohort of a
     /// session. Default: 1.
     public var minToleratedColluders: Int?
-    /// The fewest updates in a sum that is opened, beside the threshold, which is more than half of the cohort. Default: 0.
+    /// The fewest updates in an opened sum: from a sum of two, each member computes the other's update. Default: 3.
     public var minIncluded: Int?
+    /// The least size of the fixed batch that every member of a session must belong to. Default: 0, the task decides.
+    public var minBatch: Int?
+    /// Id of the fixed batch that the app consents to leave for another one. Default: none.
+    public var leaveBatch: String?
     /// How many versions behind its round an update of any member may start, where a task trains ahead; 0 to 1000. Default: 0.
     public var maxStaleness: Int?
     /// Tells the loss of the last training, coarsely, to tasks that select by it, although updates are hidden. Default: no.
@@ -47,6 +51,8 @@ public struct SecurityPolicy: Encodable, Equatable, Sendable {
         minToleratedCorrupt: Double? = nil,
         minToleratedColluders: Int? = nil,
         minIncluded: Int? = nil,
+        minBatch: Int? = nil,
+        leaveBatch: String? = nil,
         maxStaleness: Int? = nil,
         tellLoss: Bool? = nil
     ) {
@@ -55,6 +61,8 @@ public struct SecurityPolicy: Encodable, Equatable, Sendable {
         self.minToleratedCorrupt = minToleratedCorrupt
         self.minToleratedColluders = minToleratedColluders
         self.minIncluded = minIncluded
+        self.minBatch = minBatch
+        self.leaveBatch = leaveBatch
         self.maxStaleness = maxStaleness
         self.tellLoss = tellLoss
     }
@@ -65,6 +73,8 @@ public struct SecurityPolicy: Encodable, Equatable, Sendable {
         case minToleratedCorrupt = "min_tolerated_corrupt"
         case minToleratedColluders = "min_tolerated_colluders"
         case minIncluded = "min_included"
+        case minBatch = "min_batch"
+        case leaveBatch = "leave_batch"
         case maxStaleness = "max_staleness"
         case tellLoss = "tell_loss"
     }

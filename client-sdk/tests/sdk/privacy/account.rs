@@ -1,18 +1,22 @@
 //! A participant's own ledger: charged before an update is kept, once an attempt, through every crash; and the refusals that
-//! follow from it, whatever the coordinator says.
+//! follow from it, independently of the coordinator.
+
+use std::sync::Arc;
 
 use client_sdk::journal::{Journal as _, JournalError, MemoryJournal};
 use client_sdk::participant::snapshot;
-use client_sdk::{BuildError, Event, Lifetime, Participant, ParticipantError, PrivacyPolicy, PrivacySpent};
+use client_sdk::{
+    BuildError, Event, Lifetime, Participant, ParticipantError, PrivacyPolicy, PrivacySpent, RefusalCode,
+};
 use task_spec::PrivacyMechanism;
 use wire::participant::PrivacyTerms;
 
 use crate::support::cohort::Hub;
-use crate::support::device::{Device, EFFECTS, finish, published, refusals, run, run_until};
+use crate::support::device::{Device, EFFECTS, Effect, finish, published, refusals, run, run_until};
 use crate::support::link::Link;
 use crate::support::private::{derive, terms};
 use crate::support::trainers::Nudge;
-use crate::support::{Coordinator, sha256, task};
+use crate::support::{Coordinator, in_the_clear, sha256, task};
 
 const DDG: &str = "distributed_discrete_gaussian";
 
@@ -33,14 +37,14 @@ fn spent(device: &Device) -> PrivacySpent {
     spent[0].clone()
 }
 
-/// Epsilon of so many releases to those who know who took part, as the other side accounts for it.
+/// Epsilon of this number of releases towards observers who know the members, computed by the coordinator's accounting.
 fn epsilon(terms: &PrivacyTerms, releases: u64) -> f64 {
     let (request, codec) = derive(terms, 5);
     let cost = request.release(&codec).unwrap().without_sampling().cost(Default::default());
     cost.times(releases).at(1e-5, None, Default::default()).cohort_known
 }
 
-/// Everybody goes on for a while, not to the end of the task.
+/// All continue for a while, not to the end of the task.
 fn go_on(devices: &mut [Device], steps: usize) {
     for _ in 0..steps {
         devices.iter_mut().filter(|device| device.ended.is_none()).for_each(|device| device.step(None));
@@ -100,7 +104,7 @@ fn killed_around_every_charge_each_round_is_charged_once_and_says_one_thing() {
     for at in (0..devices[0].actions).filter(|at| is_near(*at) || at.is_multiple_of(11)) {
         for effect in EFFECTS {
             let (hub, mut devices) = world(&terms, 2);
-            // That nothing is said in two ways is checked on the way.
+            // The run also checks that repeated messages are identical.
             run(&mut devices, |device, number| (device == 0 && number == at).then_some(effect));
             let what = format!("killed at {at}, effect {effect:?}");
             assert_eq!(published(&hub), [(1, vec![0, 1, 2]), (2, vec![0, 1, 2])], "{what}");
@@ -110,9 +114,78 @@ fn killed_around_every_charge_each_round_is_charged_once_and_says_one_thing() {
     }
 }
 
+/// In the clear, where the coordinator states the terms again after a restart.
+fn alone(coordinator: &Coordinator) -> Device<Coordinator, Nudge> {
+    coordinator.world(|world| world.privacy = Some(terms("central_gaussian")));
+    Device::with(Arc::new(MemoryJournal::new()), 0, coordinator.clone(), Nudge::default(), in_the_clear())
+}
+
+#[test]
+fn crashed_charge_rejects_another_release() {
+    type Change = fn(&mut PrivacyTerms);
+    let mut undisturbed = alone(&Coordinator::new(1));
+    while undisturbed.log.last() != Some(&"round") || !undisturbed.log.contains(&"charged") {
+        undisturbed.step(None);
+    }
+    let at_charge = undisturbed.actions - 1;
+    let changes: [(Change, bool); 3] = [
+        (|_| (), false),
+        (|terms| terms.spec.noise_multiplier = Some(2.0), true),
+        (|terms| terms.smallest_cohort = 2, true),
+    ];
+    for (change, is_other) in changes {
+        let coordinator = Coordinator::new(1);
+        let mut device = alone(&coordinator);
+        for action in 0..=at_charge {
+            // The charge is written, and the update is not.
+            device.step((action == at_charge).then_some(Effect::Partial));
+        }
+        assert_eq!(device.machine.privacy_spent()[0].releases, 1);
+        coordinator.world(|world| change(world.privacy.as_mut().unwrap()));
+        for _ in 0..100 {
+            if device.ended.is_none() {
+                device.step(None);
+            }
+        }
+        let refused: Vec<_> = device
+            .events
+            .iter()
+            .filter_map(|event| match event {
+                Event::Refused { reason, .. } => Some(reason.as_str()),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(refused.iter().any(|reason| reason.contains("which was not charged")), is_other, "{refused:?}");
+        assert_eq!(coordinator.world(|world| world.accepted.len()), usize::from(!is_other));
+        assert_eq!(device.machine.privacy_spent()[0].releases, 1, "charged once in any case");
+    }
+}
+
+/// The figures that operators get before a task starts match the behaviour of devices.
+#[test]
+fn default_lifetime_allows_as_many_participations_as_planned() {
+    let Lifetime { epsilon: most, delta } = Lifetime::default();
+    for (mechanism, noise, separation) in [
+        ("central_gaussian", 2.0, None),
+        ("central_gaussian", 1.415, None),
+        ("banded_matrix", 1.2, Some(2)),
+        ("tree", 2.0, None),
+    ] {
+        let mut terms = terms(mechanism);
+        (terms.rounds, terms.spec.noise_multiplier, terms.spec.separation) = (40, Some(noise), separation);
+        let (request, _) = derive(&terms, 5);
+        let planned = request.participations_within(noise, most, delta).unwrap();
+        let coordinator = Coordinator::new(40);
+        let device = Plain::new(&coordinator, terms, PrivacyPolicy::default());
+        device.run();
+        assert_eq!(coordinator.world(|world| world.accepted.len()), planned as usize, "{mechanism} {noise}");
+        assert!((1..20).contains(&planned), "{mechanism} {noise}: {planned}");
+    }
+}
+
 #[test]
 fn a_retried_attempt_is_charged_again() {
-    // A round that fails after everybody trained, in the clear: with masks no second input is released at all.
+    // A round without secure aggregation fails after all have trained. With masks, a second input is never released.
     let mut two = terms("central_gaussian");
     two.rounds = 3;
     let coordinator = Coordinator::new(1);
@@ -126,7 +199,7 @@ fn a_retried_attempt_is_charged_again() {
     });
     device.run();
     assert_eq!(device.spent()[0].releases, 2, "the second attempt");
-    // The first again, as if it had never been: nothing is sent for nothing.
+    // The coordinator offers the first round again as if new: the participant sends nothing for a used charge.
     for attempt in [1, 2] {
         coordinator.world(|world| {
             (world.rounds_done, world.attempt) = (0, attempt);
@@ -316,21 +389,26 @@ fn a_banded_matrix_is_entered_so_often_and_so_far_apart_and_charged_by_its_colum
     let coordinator = Coordinator::new(9);
     let policy = PrivacyPolicy { lifetime: None, ..PrivacyPolicy::default() };
     let device = Plain::new(&coordinator, terms.clone(), policy);
-    // What a coordinator offers that does not keep to its own task: every round.
+    // The coordinator breaks the terms of its own task: it offers every round.
     let refused = device.run();
     assert_eq!(coordinator.world(|world| world.accepted.keys().copied().collect::<Vec<_>>()), [1, 4]);
     assert_eq!(refused.len(), 7, "{refused:?}");
     assert!(refused[0].contains("took part in round 1") && refused[0].contains("3 rounds apart"), "{refused:?}");
     assert!(refused[1].contains("this is round 3"), "{refused:?}");
     assert!(refused[2..].iter().all(|reason| reason.contains("has sent 2 updates")), "{refused:?}");
+    // Only what further rounds cannot change is a refusal of the task.
+    let refusals = device.build(|_| ()).refusals();
+    let codes: Vec<_> = refusals.iter().map(|refusal| (refusal.code, refusal.times)).collect();
+    let (too_soon, for_good) = (Some(RefusalCode::Given), Some(RefusalCode::Privacy));
+    assert_eq!(codes, [(too_soon, 1), (too_soon, 1), (for_good, 5)], "{refusals:?}");
     let of = device.spent().remove(0);
     assert_eq!((of.mechanism, of.releases, of.most_releases), (PrivacyMechanism::BandedMatrix, 2, 2));
     // Twice the column 1, 1/2, 3/8 at a noise multiplier of 1, continuous noise; what was drawn is a little wider.
     let z = 1.0 / f64::sqrt(2.0 * 1.390_625);
     let exact = client_sdk::learning::privacy::accountant::Gaussians::new(1.0, z, 1).epsilon(1e-5).unwrap();
     assert!((of.epsilon / exact - 1.0).abs() < 1e-3, "{} instead of {exact}", of.epsilon);
-    // A second attempt at a round is as close as can be: its column would overlap with that of the first. Where no two do, it is
-    // another participation.
+    // A second attempt at a round has the least separation: its column would overlap with that of the first. If columns never overlap,
+    // the attempt is another participation.
     for (separation, sends) in [(3, 1), (1, 2)] {
         let coordinator = Coordinator::new(1);
         let mut terms = terms.clone();
@@ -348,7 +426,7 @@ fn a_banded_matrix_is_entered_so_often_and_so_far_apart_and_charged_by_its_colum
         }
         assert_eq!(device.spent()[0].releases, u64::from(sends));
     }
-    // Another matrix than was promised is none that its participations add up in.
+    // The participations cannot be added up for a matrix other than the promised one.
     for (participations, separation) in [(Some(3), Some(3)), (Some(2), Some(2))] {
         let coordinator = Coordinator::new(1);
         let device = Plain::new(&coordinator, terms.clone(), policy);
@@ -368,7 +446,7 @@ fn an_edited_ledger_is_found_and_nothing_more_is_sent_to_that_task() {
     let (hub, mut devices) = world(&terms(DDG), 3);
     run_until(&mut devices, |device| device.events.iter().any(|event| matches!(event, Event::Unmasked { .. })));
     let before = spent(&devices[0]);
-    // Somebody who knows the format makes it seem cheaper, and mends the digest.
+    // An attacker who knows the format lowers the cost, and updates the digest.
     for (from, to) in [("\"participants\":3", "\"participants\":9"), ("\"rounds\":2", "\"rounds\":9")] {
         devices[0].rewrite(snapshot::PRIVACY, |record| {
             let at = record.windows(from.len()).position(|window| window == from.as_bytes()).unwrap();
@@ -486,7 +564,7 @@ impl Plain {
             .unwrap()
     }
 
-    /// To the end of the task, or until nothing more comes; yields why it took no part.
+    /// Runs to the end of the task, or until messages stop. Returns the reasons for refusals.
     fn run(&self) -> Vec<String> {
         let refused = std::sync::Arc::new(std::sync::Mutex::new(vec![]));
         let told = std::sync::Arc::clone(&refused);

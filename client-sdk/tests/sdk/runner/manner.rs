@@ -1,4 +1,4 @@
-//! Jobs that ask for more than a model that is trained as a plan says, and analyses.
+//! Jobs with requirements beyond the plan, and analyses.
 
 use std::sync::{Arc, Mutex};
 
@@ -46,7 +46,7 @@ fn federation(rounds: u32, tweak: fn(&mut Assignment)) -> Coordinator {
     coordinator
 }
 
-/// Adds to every parameter, and says how accurate the model was that the job began with, and how accurate the device's own model is.
+/// Adds to every parameter, and returns accuracies of the initial and of the personalized model.
 fn answer(job: Job, number: f32, accuracy: f64) {
     let Job { mut parameters, answer, .. } = job;
     parameters.values_mut().iter_mut().for_each(|value| *value += number);
@@ -72,7 +72,7 @@ fn listening(builder: Builder) -> (Builder, Arc<Mutex<Vec<Measured>>>) {
     (builder, told)
 }
 
-/// Where the model comes from, what it is, and what was said of it.
+/// The model's origin, values and metrics.
 fn own_model(runner: &Runner) -> (Origin, Vec<f32>, Measured) {
     let model = runner.ask(|running| running.model_of("task")).unwrap().unwrap().unwrap();
     let metrics = model.metrics().iter().map(|(name, metric)| (name.clone(), metric.value));
@@ -189,7 +189,7 @@ fn ages() -> Analytics {
     serde_json::from_value(json!({ "kind": "statistics", "max_rows": 100, "columns": columns })).unwrap()
 }
 
-/// A task that is an analysis, and an app that may answer some.
+/// An analysis task, and an app that may support analyses.
 fn analysis(able: bool) -> (Coordinator, Runner) {
     let coordinator = Coordinator::new(1);
     coordinator.world(|world| world.analysis = Some(ages()));

@@ -1,4 +1,4 @@
-//! The options of apps in other languages: as docs/OPTIONS.md tells them, and as Kotlin and Swift write them.
+//! The options of apps in other languages: as in docs/OPTIONS.md, Kotlin and Swift.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What the devices of a cohort are told of versions, sessions and their places, and which lies.
+//! Assignments of a cohort's devices: versions, sessions, places, and lies.
 
 use std::sync::Arc;
 
@@ -16,33 +16,33 @@ use super::trainers::DEAD;
 use super::words::{self, codec, encoding, metrics};
 use super::{Coordinator, model, sha256};
 
-/// How participants train ahead of the round, and which lies they are told.
+/// Asynchronous training, and the lies in it.
 #[derive(Clone, Copy)]
 pub(crate) struct TrainedAhead {
     /// The version that each starts from.
     pub(crate) from: u32,
     /// How many versions behind the round's base an update may start from.
     pub(crate) max_staleness: u32,
-    /// Who is served [`doctored`] bytes instead of that version's.
+    /// Selects the devices that get [`doctored`] bytes in place of the version's own.
     pub(crate) served_doctored: fn(usize) -> bool,
-    /// What the round says of that version.
+    /// The round's description of that version.
     pub(crate) stated: StatedDigest,
 }
 
-/// Which digest the round has of a version of which some were served other bytes.
+/// The digest stated by the round for a version with doctored copies.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum StatedDigest {
     /// That of the honest bytes.
     Honest,
     /// That of the doctored bytes.
     Doctored,
-    /// To each that of what it was served, in the terms of one session.
+    /// Each device gets the digest of its own copy, in the terms of one session.
     EachItsOwn,
     /// The same, with terms to go with it.
     EachItsOwnTerms,
 }
 
-/// A version of which nobody learns anything: every value is [`DEAD`].
+/// A version without information: every value is [`DEAD`].
 pub(crate) fn doctored(personal: bool) -> Vec<u8> {
     let honest = Coordinator::published(personal, 0);
     let mut model = Parameters::zeros(Arc::new(checkpoint::read_layout(&honest).unwrap()));
@@ -75,7 +75,7 @@ impl World {
         }
     }
 
-    /// The digest of a version in the round, as a device is told; or as all agree on.
+    /// The digest of a version in the round, as sent to a device or as agreed.
     pub(crate) fn stated_digest(&self, device: Option<usize>, version: u32) -> Digest {
         let own = device.map(|device| self.file_ahead(device, version));
         let honest = || Coordinator::published(self.personal, version);
@@ -96,7 +96,7 @@ impl World {
         (0..version).rev().take(most as usize).map(|version| self.stated_digest(device, version)).collect()
     }
 
-    /// What a device is told to train ahead of the round.
+    /// The asynchronous training of a device.
     pub(crate) fn training(&self, device: usize, from: u32) -> Assignment {
         let file = self.file_ahead(device, from);
         let base = ModelRef { version: from, sha256: sha256(&file), bytes: file.len() as u64 };
@@ -148,7 +148,7 @@ impl World {
         terms
     }
 
-    /// What the first device is told.
+    /// The messages to the first device.
     pub(crate) fn assignment(&self) -> Assignment {
         self.assignment_of(0)
     }

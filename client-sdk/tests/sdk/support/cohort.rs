@@ -7,13 +7,12 @@ use bytes::Bytes;
 use client_sdk::transport::{Abandonment, TransportError, Upload};
 use secure_agg::codec::Message as _;
 use secure_agg::mask::{self, Plane};
-use secure_agg::messages::{Advertise, Complaint, Consistency, MaskedInput, Roster, RoundId, ShareKeys, Unmasking};
+use secure_agg::messages::{Advertise, Complaint, Consistency, MaskedInput, RoundId, ShareKeys, Unmasking};
 use secure_agg::server::{
     Admitted, CollectConsistency, CollectKeys, CollectMasked, CollectShares, CollectUnmasking, Enrolled,
 };
-use secure_agg::unopened::{AbortProof, AbortStatement, EndedSession};
 use secure_agg::{modular, packing, upload};
-use wire::certificate::{Authority, Issuers, Recorded};
+use wire::certificate::{Authority, Issuers};
 use wire::participant::{
     Announcement, Answer, Assignment, CheckInReply, CheckInRequest, EnrollReply, Invitation, PrivacyTerms, Receipt,
     RefusalCode, SessionTerms,
@@ -73,10 +72,10 @@ pub(crate) struct Published {
 pub(crate) struct World {
     /// Certifies these devices instead of the authority that their apps name.
     pub(crate) accomplices: BTreeMap<usize, Arc<Ca>>,
-    /// When certificates are to be renewed and end: never, if nothing is said.
+    /// When certificates must be renewed and when they end; `None` means never.
     pub(crate) renew_at: Option<Timestamp>,
     pub(crate) expires_at: Option<Timestamp>,
-    /// The keys that certificates were asked for, by device.
+    /// The keys of certificate requests, by device.
     pub(crate) asked: Vec<(usize, String)>,
     pub(crate) devices: usize,
     pub(crate) rounds: u32,
@@ -102,10 +101,6 @@ pub(crate) struct World {
     pub(crate) complaints: Vec<(usize, u16)>,
     /// Rounds that ended without a sum.
     pub(crate) failed: Vec<u32>,
-    /// Who takes part in each attempt.
-    pub(crate) rosters: BTreeMap<(u32, u32), Roster>,
-    /// Who said that it has left an attempt for good.
-    pub(crate) departed: BTreeMap<(u32, u32), BTreeMap<usize, AbortStatement>>,
     /// Everything any device ever wanted to say in a session, by attempt, kind and device: always the same.
     pub(crate) said: BTreeMap<(u32, u32, &'static str, usize), Vec<u8>>,
     /// Requests of any kind, in order.
@@ -117,15 +112,15 @@ pub(crate) struct World {
     pub(crate) bend: Option<Bend>,
     /// Bends what is dealt before it is taken: as a dishonest dealer would.
     pub(crate) bend_dealt: Option<fn(usize, ShareKeys) -> ShareKeys>,
-    /// Without secure aggregation, whatever was asked for.
+    /// Without secure aggregation, for any settings.
     pub(crate) plain: bool,
     /// With a privacy mechanism; [`World::open`] it again once this is set.
     pub(crate) privacy: Option<PrivacyTerms>,
-    /// Everybody trains ahead of the round; [`World::open`] it again once this is set.
+    /// All train asynchronously; [`World::open`] the round again once this is set.
     pub(crate) ahead: Option<TrainedAhead>,
 }
 
-/// What device so-and-so is told instead.
+/// The forged message to a device.
 pub(crate) type Bend = Arc<dyn Fn(Announcement, usize, Vec<u8>) -> Vec<u8> + Send + Sync>;
 
 pub(crate) fn name(what: Announcement) -> &'static str {
@@ -204,7 +199,7 @@ impl World {
         if let Stage::Selecting(keys, enrolled) = &mut self.stage {
             let given = request.keys.as_ref().filter(|keys| (keys.round, keys.attempt) == (round, attempt));
             let Some(given) = given else {
-                let invitation = Invitation { task: task(), round, attempt, terms, base: None };
+                let invitation = Invitation { task: task(), round, attempt, terms };
                 return Ok(CheckInReply::Invited(Box::new(invitation)));
             };
             let advertise = Advertise::decode(&given.advertisement.0).unwrap();
@@ -220,7 +215,7 @@ impl World {
         Ok(CheckInReply::ComeBack { after_ms: 500, waiting_for: vec![] })
     }
 
-    /// As a coordinator does that asks for an input once more which it has.
+    /// Like a coordinator that requests an input again although it has it.
     pub(crate) fn forget_input(&mut self, device: usize) {
         self.taken.remove(&("input", device));
     }
@@ -230,7 +225,7 @@ impl World {
         self.given_up.push(device);
     }
 
-    /// Closes the stage once everybody who is left has answered.
+    /// Closes the stage once all remaining devices have answered.
     pub(crate) fn settle(&mut self) {
         loop {
             let state = self.stage.state();
@@ -266,7 +261,6 @@ impl World {
             Stage::Selecting(keys, enrolled) => {
                 self.cohort = enrolled.keys().copied().collect();
                 let Ok(next) = keys.close(stored(enrolled.into_values().collect())) else { return fail(self) };
-                self.rosters.insert((self.round, self.attempt), next.roster().clone());
                 for device in 0..self.devices {
                     self.announced.insert(("roster", device), next.roster().encode());
                 }
@@ -329,7 +323,7 @@ impl World {
         }
     }
 
-    /// The same again is answered as the first was; anything else is a conflict that must never happen.
+    /// A repeated message gets the first answer. A different message is a conflict and must never happen.
     fn is_repeated(&self, kind: &'static str, device: usize, bytes: &[u8]) -> bool {
         match self.taken.get(&(kind, device)) {
             Some(before) => {
@@ -437,20 +431,6 @@ impl World {
         let position = self.cohort.iter().position(|device| *device == index(dealer)).unwrap() + 1;
         let shares = self.dealt.iter().find(|shares| usize::from(shares.body.sender) == position).unwrap();
         Ok(shares.encode().into())
-    }
-
-    pub(crate) fn depart(&mut self, device: usize, place: Attempt, body: &[u8]) {
-        let statement = AbortStatement::decode(body).unwrap();
-        let roster = self.rosters[&(place.round, place.attempt)].clone();
-        EndedSession::new(roster, &Recorded).unwrap().admit(&statement).unwrap();
-        self.departed.entry((place.round, place.attempt)).or_default().insert(device, statement);
-    }
-
-    pub(crate) fn departures(&self, place: Attempt) -> Option<Bytes> {
-        let place = (place.round, place.attempt);
-        let (said, roster) = (self.departed.get(&place)?, self.rosters[&place].clone());
-        let is_enough = said.len() >= usize::from(roster.threshold);
-        is_enough.then(|| AbortProof::of(roster, said.values().cloned()).encode().into())
     }
 
     pub(crate) fn abandon(&mut self, device: usize, abandonment: &Abandonment) {

@@ -25,7 +25,7 @@ use super::link::FakeCoordinator;
 use super::secrets;
 use super::trainers::Exact;
 
-/// What becomes of the action during which a process dies.
+/// The effect of the action during which a process dies.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Effect {
     None,
@@ -72,7 +72,7 @@ pub(crate) struct Device<C = Line, T = Exact> {
     pub(crate) events: Vec<Event>,
     /// What is written and sent, in order.
     pub(crate) log: Vec<&'static str>,
-    /// What each check-in told of its loss.
+    /// The loss reported by each check-in.
     pub(crate) told: Vec<Option<LossReport>>,
     /// Every record of a round that was ever written.
     pub(crate) records: Vec<Zeroizing<Vec<u8>>>,
@@ -81,9 +81,9 @@ pub(crate) struct Device<C = Line, T = Exact> {
     pub(crate) dies_at_checkpoint: Option<(usize, Effect)>,
     /// Checkpoints that were written, by all processes.
     pub(crate) checkpoints: Arc<AtomicUsize>,
-    /// Shortest time between two checkpoints that are written; zero by default, so that each one is.
+    /// Shortest time between two written checkpoints. Default: zero, so each one is written.
     pub(crate) checkpoint_every: Duration,
-    /// The clock that trainings go by, and nothing else.
+    /// The clock for trainings only.
     pub(crate) clock: Hand,
     /// Each run of a training is paused when it has saved something.
     pub(crate) in_slices: bool,
@@ -121,7 +121,7 @@ impl Device {
         Self::on(Arc::new(MemoryJournal::new()), index, hub, settings)
     }
 
-    /// One that keeps what it must in this journal.
+    /// A device with this journal.
     pub(crate) fn on(journal: Arc<dyn Journal>, index: usize, hub: &Hub, settings: Settings) -> Self {
         Self::with(journal, index, hub.line(index), Exact::new(index), settings)
     }
@@ -169,7 +169,7 @@ impl<C: FakeCoordinator, T: Trainer> Device<C, T> {
         self.ended = None;
     }
 
-    /// Tells the machine what has happened.
+    /// Passes the result to the machine.
     pub(crate) fn poll(&mut self, input: Input) -> Action {
         self.machine.set_examples(self.trainer.examples());
         let action = self.machine.poll(input, Now { elapsed: self.now, wall: TODAY });
@@ -187,7 +187,7 @@ impl<C: FakeCoordinator, T: Trainer> Device<C, T> {
             (_, Action::Finished(result)) => self.ended = Some(result),
             (None, action) => {
                 let input = self.perform(action);
-                // What a process that died would have gone on with is lost.
+                // A killed process loses its pending work.
                 if !std::mem::take(&mut self.is_restarted) {
                     self.input = Some(input);
                 }
@@ -203,7 +203,7 @@ impl<C: FakeCoordinator, T: Trainer> Device<C, T> {
         }
     }
 
-    /// Goes on until its task is over, or for so many actions; `kill` says whether the process dies at the action of this
+    /// Continues until its task ends, or for this many actions; `kill` returns whether the process dies at the action of this
     /// number. How many it took to the end.
     pub(crate) fn run(&mut self, most: usize, kill: impl Fn(usize) -> Option<Effect>) -> usize {
         for number in 0..most {
@@ -216,7 +216,7 @@ impl<C: FakeCoordinator, T: Trainer> Device<C, T> {
         most
     }
 
-    /// Writes down what it says and keeps.
+    /// Records its messages and its journal.
     fn remember(&mut self, action: &Action) {
         if let Action::Send(Request::CheckIn(request)) = action {
             self.told.push(request.loss);
@@ -227,7 +227,6 @@ impl<C: FakeCoordinator, T: Trainer> Device<C, T> {
                 (place, "keys", keys.advertisement.0.clone())
             }
             Action::Send(Request::Answer { what, place, body, .. }) => (*place, kind(*what), body.to_vec()),
-            Action::Send(Request::AbortStatement { place, body, .. }) => (*place, "abort_statement", body.to_vec()),
             Action::Send(Request::Upload(upload)) => {
                 self.log.push("upload");
                 let signed = upload.signed.as_deref().unwrap_or_default();
@@ -322,7 +321,7 @@ impl<C: FakeCoordinator, T: Trainer> Device<C, T> {
     }
 }
 
-/// Everybody in turn, one action each, to the end. `kill` says whether a device dies at its action of this number.
+/// All devices in turn, one action each, to the end. `kill` returns whether a device dies at its action of this number.
 pub(crate) fn run(devices: &mut [Device], kill: impl Fn(usize, usize) -> Option<Effect>) {
     for _ in 0..20_000 {
         let mut is_over = true;
@@ -396,7 +395,7 @@ pub(crate) fn fresh(personal: bool) -> (Hub, Vec<Device>) {
     (hub, devices)
 }
 
-/// Both rounds have the exact sum of everybody, and the personal part advanced once per round.
+/// Both rounds have the exact sum of all, and the personal part advanced once per round.
 pub(crate) fn check(hub: &Hub, devices: &[Device], what: &str) {
     check_sums(hub, what);
     assert_eq!(published(hub), [(1, vec![0, 1, 2]), (2, vec![0, 1, 2])], "{what}");

@@ -1,4 +1,4 @@
-//! Which version of the model is in a journal, also of a process that was killed.
+//! The model version in a journal, also after a process was killed.
 
 use client_sdk::journal::Journal;
 use client_sdk::{KeptModel, Model, Origin};
@@ -7,7 +7,7 @@ use super::device::{Device, EFFECTS};
 use super::trainers::Nudge;
 use super::{Coordinator, sha256, task};
 
-/// The model in the journal is that of a version, unharmed: of which.
+/// Returns the version of the intact model in the journal.
 pub(crate) fn version(journal: &dyn Journal) -> Option<u32> {
     let model = Model::load(journal, task()).unwrap()?;
     let Origin::Published { version, sha256: found } = model.origin() else { panic!("nobody personalizes") };
@@ -17,8 +17,8 @@ pub(crate) fn version(journal: &dyn Journal) -> Option<u32> {
     Some(version)
 }
 
-/// Kills a process at each of its actions, with each effect: the model in its journal is whole and never becomes older. At the end it is this
-/// version, and `check` is given all that is kept.
+/// Kills a process at each of its actions, with each effect. The model in its journal stays whole and never becomes older. At the end
+/// the journal has this version, and `check` gets the kept model.
 pub(crate) fn kill_everywhere(
     fresh: impl Fn() -> Device<Coordinator, Nudge>,
     last: u32,

@@ -1,4 +1,4 @@
-//! What one device of a cohort says and hears.
+//! Messages from and to one device of a cohort.
 
 use std::collections::VecDeque;
 
@@ -63,16 +63,6 @@ impl FakeCoordinator for Line {
                 assert_eq!(participant, id(device));
                 Response::Answered(self.go(kind(what), |world| world.take(what, device, place, &body)))
             }
-            Request::AbortStatement { place, participant, body } => {
-                assert_eq!(participant, id(device));
-                Response::Answered(self.go("abort_statement", |world| {
-                    world.depart(device, place, &body);
-                    Ok(())
-                }))
-            }
-            Request::AbortStatements { place } => {
-                Response::Announced(self.go("abort_statements", |world| Ok(world.departures(place))))
-            }
             Request::Abandon(abandonment) => Response::Abandoned(self.go("abandon", |world| {
                 world.abandon(device, &abandonment);
                 Ok(())
@@ -91,8 +81,6 @@ impl FakeCoordinator for Line {
         self.hub.world(|world| {
             let before = world.said.entry(key).or_insert_with(|| bytes.clone());
             assert_eq!(*before, bytes, "{key:?} was said in two ways");
-            let said = |what| world.said.contains_key(&(place.round, place.attempt, what, self.device));
-            assert!(!(said("abort_statement") && said("unmask_shares")), "{key:?}: it left, and it answered");
         });
     }
 }

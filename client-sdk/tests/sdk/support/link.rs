@@ -26,7 +26,7 @@ pub(crate) trait FakeCoordinator: Send + Sync {
         unreachable!("there is no round")
     }
 
-    /// The certificate that is shown with what is asked next.
+    /// The certificate for the next request.
     fn identify(&self, _: Option<&Identity>) {}
 
     /// What a device is about to say, before it is known whether it arrives.
@@ -72,7 +72,7 @@ pub(crate) fn problem<T>(kind: ProblemType) -> Result<T, TransportError> {
 /// A line on which everything takes its time in both directions.
 pub(crate) struct LongLine {
     pub(crate) one_way: Duration,
-    /// Nothing gets through meanwhile.
+    /// Until then, nothing gets through.
     pub(crate) cut: Range<Instant>,
     /// What participants say of their lines.
     pub(crate) told: Arc<Mutex<BTreeSet<u32>>>,
@@ -99,7 +99,7 @@ impl<C: FakeCoordinator> Link<C> {
         Self { coordinator, long: None }
     }
 
-    /// Has the coordinator asked, and again for as long as the request waits while there is nothing yet.
+    /// Sends the request to the coordinator, and repeats a long poll while there is nothing yet.
     async fn ask(&self, line: &LongLine, request: &Request) -> Result<Response, TransportError> {
         line.carry().await?;
         let end = Instant::now() + request.wait();

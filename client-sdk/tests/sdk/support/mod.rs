@@ -55,7 +55,7 @@ pub(crate) fn participant() -> ParticipantId {
     "00000000-0000-0000-0000-00000000000b".parse().unwrap()
 }
 
-/// Settings of an app that names that authority, for cohorts that are smaller than apps take part in.
+/// Settings of an app with that authority, for cohorts smaller than the default minimum.
 pub(crate) fn settings() -> Settings {
     Settings {
         members: Issuers::from_pem(ca_pem()).unwrap(),
@@ -66,12 +66,12 @@ pub(crate) fn settings() -> Settings {
     }
 }
 
-/// For tasks without secure aggregation, which no participant takes unless it is told to.
+/// For tasks without secure aggregation, which a participant refuses by default.
 pub(crate) fn in_the_clear() -> Settings {
     Settings { security: SecurityPolicy::optional(), ..settings() }
 }
 
-/// Runs a participant with this trainer until the task is over; what it says went wrong in training.
+/// Runs a participant with this trainer until the task ends; returns its training errors.
 pub(crate) async fn failures(coordinator: &Coordinator, trainer: impl Trainer + 'static) -> Vec<String> {
     let errors = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&errors);
@@ -97,7 +97,7 @@ pub(crate) fn secrets(seed: [u8; 32]) -> Secrets {
     Box::new(ChaCha20Rng::from_seed(seed))
 }
 
-/// `base` (3) and `head` (2), the latter personal if asked for.
+/// `base` (3) and `head` (2), the latter personal on request.
 pub(crate) fn model(personal: bool) -> ModelSpec {
     let tensor = |name: &str, size| TensorDeclaration { name: name.into(), shape: vec![size], init: Initial::Zeros };
     ModelSpec {
@@ -105,7 +105,10 @@ pub(crate) fn model(personal: bool) -> ModelSpec {
         table: None,
         tensors: vec![tensor("base", 3), tensor("head", 2)],
         personal: if personal { vec!["head".into()] } else { vec![] },
+        graph: None,
+        loss: None,
         seed: 1,
+        initial: None,
     }
 }
 
@@ -114,7 +117,7 @@ pub(crate) fn one_of_five() -> CodecTerms {
     CodecTerms { codec: Compression::TopK { k: 1, error_feedback: true }, seed: 1 }
 }
 
-/// What the coordinator makes of the updates of all rounds, and what is left in the journal.
+/// The combined updates of all rounds, and the state left in the journal.
 pub(crate) fn sent_and_left(coordinator: &Coordinator, journal: &dyn Journal) -> (Vec<f32>, Vec<f32>) {
     let specs = model(false).tensors.into_iter().map(|t| TensorSpec { name: t.name, shape: t.shape }).collect();
     let layout = Layout::new(specs).unwrap();
@@ -154,23 +157,23 @@ pub(crate) struct World {
     pub(crate) counted: Option<Counted>,
     /// Spoils each assignment.
     pub(crate) tweak: Option<fn(&mut Assignment)>,
-    /// Spoils what it is told to train ahead of rounds.
+    /// Forges its asynchronous trainings.
     pub(crate) tweak_training: Option<fn(&mut Assignment)>,
     /// How updates are compressed.
     pub(crate) codec: Option<CodecTerms>,
-    /// What the task is instead of a model that is trained; of one round.
+    /// The analysis of a task without training; of one round.
     pub(crate) analysis: Option<Analytics>,
     /// Whether `base` is a matrix of three rows.
     pub(crate) matrix: bool,
     /// How many values `base` has, if not three.
     pub(crate) base_values: Option<u64>,
-    /// What the task asks of devices; whoever says no has to come back, and after the third time the task is over.
+    /// The task's criteria for devices; a device that does not meet them has to return, and the task ends after the third time.
     pub(crate) criteria: Vec<Criterion>,
     pub(crate) declined: u32,
     pub(crate) faults: BTreeMap<&'static str, VecDeque<Fault>>,
     /// How often a place is offered again after it was answered.
     pub(crate) reoffer: u32,
-    /// How long the first check-in is told to stay away, in milliseconds.
+    /// Pause after the first check-in, in milliseconds.
     pub(crate) away_ms: Option<u64>,
     /// While set, nothing arrives.
     pub(crate) offline: bool,
@@ -206,7 +209,7 @@ pub(crate) struct World {
     pub(crate) discards: u32,
     /// What each check-in said of a training.
     pub(crate) reports: Vec<Option<TrainingReport>>,
-    /// What is told of the last version when the task is over.
+    /// The last version, as sent at the end of the task.
     pub(crate) last: Option<FinalModel>,
     /// Everything that was ever sent up, as it would be on the wire.
     pub(crate) wire: Vec<u8>,
@@ -226,8 +229,7 @@ impl Coordinator {
         look(&mut self.0.lock().unwrap())
     }
 
-    /// An app that takes part in its task, which is without secure aggregation; its journal, its trainer and, if it is new, its
-    /// token are still to come.
+    /// An app for this task, without secure aggregation. The caller adds its journal, its trainer and, if it is new, its token.
     pub(crate) fn app(&self) -> Builder {
         Participant::builder()
             .secure_aggregation(SecurityPolicy::optional())
@@ -307,7 +309,7 @@ impl Coordinator {
         }
     }
 
-    /// What a participant is told instead of a place in a round, where it is to train ahead.
+    /// The reply for asynchronous training, instead of an assignment.
     fn train_first(
         world: &mut World,
         report: Option<TrainingReport>,
@@ -471,11 +473,9 @@ impl FakeCoordinator for Coordinator {
                 Ok(())
             })),
             Request::Manifest(_) | Request::Part(_) => unreachable!("its updates are small"),
-            Request::Announcement { .. }
-            | Request::Evidence { .. }
-            | Request::Answer { .. }
-            | Request::AbortStatement { .. }
-            | Request::AbortStatements { .. } => unreachable!("its rounds are without secure aggregation"),
+            Request::Announcement { .. } | Request::Evidence { .. } | Request::Answer { .. } => {
+                unreachable!("its rounds are without secure aggregation")
+            }
         }
     }
 

@@ -1,4 +1,4 @@
-//! What coordinators sign of the versions that they publish.
+//! Signed records of published versions, as made by coordinators.
 
 use std::sync::LazyLock;
 
@@ -14,7 +14,7 @@ pub(crate) type Tweak = fn(&mut Assignment);
 pub(crate) static KEYS: LazyLock<[Ed25519KeyPair; 2]> =
     LazyLock::new(|| [7, 8].map(|seed| Ed25519KeyPair::from_seed_unchecked(&[seed; 32]).unwrap()));
 
-/// What an honest coordinator says of the version that an assignment starts from, or would start from.
+/// The honest record of an assignment's base version.
 pub(crate) fn record(assignment: &Assignment, key: usize) -> Provenance {
     let base = &assignment.base;
     Provenance {

@@ -9,10 +9,10 @@ use rand_chacha::ChaCha20Rng;
 
 use super::words::codec;
 
-/// A weight of this value has no gradient, as that of a unit which never fires.
+/// A weight of this value has no gradient, like that of a dead unit.
 pub(crate) const DEAD: f32 = -1e6;
 
-/// Moves every weight that is not [`DEAD`] by one, up or down, so that nothing is left to rounding.
+/// Moves every weight except [`DEAD`] ones by one, up or down, to avoid rounding.
 #[derive(Clone)]
 pub(crate) struct Exact {
     device: usize,
@@ -70,7 +70,7 @@ impl Trainer for Exact {
 #[derive(Clone, Default)]
 pub(crate) struct Nudge {
     pub(crate) seen: Arc<Mutex<Vec<Vec<f32>>>>,
-    /// Learning rates it was told.
+    /// Learning rates of the received jobs, in order.
     pub(crate) rates: Arc<Mutex<Vec<f64>>>,
 }
 
@@ -97,7 +97,7 @@ impl Trainer for Nudge {
     }
 }
 
-/// Trains as the function says.
+/// Trains by a function.
 pub(crate) struct By<F>(pub(crate) F);
 
 impl<F: FnMut(&Parameters) -> Result<Trained, TrainerError> + Send> Trainer for By<F> {

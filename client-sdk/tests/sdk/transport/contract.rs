@@ -1,5 +1,5 @@
-//! The contract over HTTP, without a socket: how long each request may take, and how answers are read. What each request
-//! is on the wire is in `contract.txt`, which the transport over HTTPS is held to.
+//! The HTTP contract, without a socket: timeouts of requests and parsing of answers. `contract.txt` has the encoding of each request,
+//! and the HTTPS transport is tested against it.
 
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ fn whoever_waits_or_sends_much_has_so_much_more_time() {
     assert_eq!(seconds(&check_in(20_000)), 50.0);
     assert_eq!(HttpRequest::of(&check_in(u64::MAX)).timeout, Duration::from_secs(30) + Duration::from_millis(u64::MAX));
     assert_eq!(seconds(&announcement(Announcement::Roster)), 31.5);
-    assert_eq!(seconds(&Request::AbortStatements { place: place() }), 30.0);
+    assert_eq!(seconds(&Request::Evidence { place: place(), dealer: participant() }), 30.0);
     assert_eq!(seconds(&abandon()), 30.0);
     // 8 KiB in a second.
     assert_eq!(seconds(&upload(8191)), 30.0);

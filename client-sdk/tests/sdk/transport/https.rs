@@ -28,7 +28,7 @@ use wire::{Attempt, Timestamp};
 
 use crate::support::{Ca, Coordinator, participant, sha256, task};
 
-/// Somebody with a certificate of this authority.
+/// A client with a certificate of this CA.
 fn identity(authority: &Ca) -> Identity {
     let key = SigningKey::generate().unwrap();
     let certified = Certified {
@@ -89,7 +89,7 @@ macro_rules! send {
 }
 
 /// For a server called localhost, with a certificate of this authority, which takes those of its clients.
-pub(super) fn tls(authority: &Ca) -> rustls::ServerConfig {
+pub(in crate::transport) fn tls(authority: &Ca) -> rustls::ServerConfig {
     let key = KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
     let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
     let certificate = params.signed_by(&key, &authority.issuer).unwrap();
@@ -183,7 +183,7 @@ fn enroll() -> EnrollRequest {
     }
 }
 
-pub(super) fn check_in() -> CheckInRequest {
+pub(in crate::transport) fn check_in() -> CheckInRequest {
     let (findings, training) = (Vec::new(), None);
     CheckInRequest {
         task: None,
@@ -194,7 +194,9 @@ pub(super) fn check_in() -> CheckInRequest {
         findings,
         training,
         declined: None,
+        batch: None,
         round_trip_ms: None,
+        refusals: Vec::new(),
     }
 }
 
@@ -238,9 +240,7 @@ async fn every_request_is_what_the_contract_says() {
     let answers = Answer::ALL.map(|what| Request::Answer { what, place, participant: me, body: body.clone() });
     let abandonments = [(AbandonReason::Conditions, None), (AbandonReason::Refused, Some(RefusalCode::Privacy))]
         .map(|(reason, refusal)| Request::Abandon(Abandonment { place, participant: me, reason, refusal }));
-    let departure =
-        [Request::AbortStatement { place, participant: me, body: body.clone() }, Request::AbortStatements { place }];
-    // What comes back is not what most of them ask for.
+    // The answer does not fit most of these requests.
     for request in before {
         transport.send(&request).await;
     }
@@ -248,9 +248,7 @@ async fn every_request_is_what_the_contract_says() {
         let model = ModelRef { version: 3, sha256, bytes: 12 };
         let _ = transport.fetch_model(task(), &model, &mut Download::in_memory(have)).await;
     }
-    for request in
-        uploads.into_iter().chain(announcements).chain(evidence).chain(answers).chain(abandonments).chain(departure)
-    {
+    for request in uploads.into_iter().chain(announcements).chain(evidence).chain(answers).chain(abandonments) {
         transport.send(&request).await;
     }
     let seen = server.seen().iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
@@ -318,7 +316,7 @@ async fn an_interrupted_model_goes_on_from_where_it_ended() {
         }
         // It does not know ranges.
         2 => answer("200 OK", "", whole.clone()),
-        // Another part than asked for.
+        // Another part than requested.
         3 => answer("206 Partial Content", "content-range: bytes 0-9/99\r\n", &whole[..10]),
         _ => answer("200 OK", "", [&whole[..], b"x"].concat()),
     })
@@ -384,25 +382,6 @@ async fn an_upload_says_what_it_is() {
 
 fn message(body: &[u8]) -> Reply {
     answer("200 OK", "content-type: application/vnd.tributary.secure-agg\r\n", body)
-}
-
-#[tokio::test]
-async fn what_was_left_is_said_and_asked_for() {
-    let server = Server::start(|number, _| match number {
-        2 => message(b"encoded"),
-        _ => answer("204 No Content", "", ""),
-    })
-    .await;
-    let (place, me) = (Attempt { task: task(), round: 4, attempt: 2 }, participant());
-    let statement = Request::AbortStatement { place, participant: me, body: Bytes::from_static(b"signed") };
-    send!(server, Answered, statement).unwrap();
-    assert_eq!(send!(server, Announced, Request::AbortStatements { place }).unwrap(), None);
-    assert_eq!(send!(server, Announced, Request::AbortStatements { place }).unwrap().unwrap(), &b"encoded"[..]);
-    let (seen, path) = (server.seen(), format!("/v1/tasks/{}/rounds/4/abort-statements", task()));
-    assert_eq!(seen[0].line, format!("PUT {path}/{me} HTTP/1.1"));
-    assert_eq!((&*seen[0].headers["tributary-attempt"], &seen[0].body[..]), ("2", &b"signed"[..]));
-    assert_eq!(seen[0].headers["content-type"], "application/vnd.tributary.secure-agg");
-    assert_eq!(seen[1].line, format!("GET {path}?attempt=2 HTTP/1.1"));
 }
 
 #[tokio::test]

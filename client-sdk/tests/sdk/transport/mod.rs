@@ -1,5 +1,5 @@
 //! Transports.
 
-mod client;
+mod connection;
 mod contract;
 mod https;

@@ -1,5 +1,5 @@
-//! `POST /v1/tasks`: stores a task, its initial model version, and the answer under its idempotency key, in one
-//! transaction. A dry run does all of it but that.
+//! `POST /v1/tasks`: stores a task, its initial model version, and the answer under its idempotency key, in one transaction. A dry run only
+//! validates.
 
 use std::sync::Arc;
 
@@ -23,13 +23,15 @@ use wire::inspect::TaskView;
 use wire::route;
 
 use super::idempotency::{FirstAnswer, Key};
+use super::initial_model::{self, Given};
 use crate::http::app::App;
-use crate::http::etag::Tagged;
+use crate::http::auth::operators::Operator;
 use crate::http::extract::{Json, Query, read, require_media_type};
 use crate::http::inspect::tasks;
-use crate::http::operators::Operator;
-use crate::http::problem::{Error, Result};
-use crate::{ledger, provenance};
+use crate::http::reply::etag::Tagged;
+use crate::http::reply::problem::{Error, Result};
+use crate::privacy::ledger;
+use crate::records::provenance;
 
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
@@ -68,21 +70,22 @@ pub(in crate::http) async fn create_task(
         }
     }
     let (row, version) = rows(&app, prepare(&app, read_spec(&bytes)?).await?).await?;
-    let (id, privacy) = (row.id, row.spec.privacy.clone());
-    let answer = store(&app, (row, version), key.as_ref(), &bearer.actor()).await?;
-    if privacy.is_private() {
-        // A crash here leaves a new task; opening its first round completes the rest.
-        let sealer = Arc::clone(&app.sealer);
-        let keep = move || ledger::keep_promise(&sealer, id, &privacy);
+    let id = row.id;
+    if row.spec.privacy.is_private() {
+        let name = row.spec.name.as_str();
+        app.store.read("check_name", |tx| Box::pin(async move { name_is_free(tx, name).await })).await?;
+        let (sealer, spec) = (Arc::clone(&app.sealer), row.spec.clone());
+        let keep = move || ledger::keep_promise(&sealer, id, &spec);
         tokio::task::spawn_blocking(keep).await.map_err(Error::fault)??;
     }
+    let answer = store(&app, (row, version), key.as_ref(), &bearer.actor()).await?;
     app.store.wake().publish(WakeEvent::Task(id));
     app.store.wake().publish(WakeEvent::Work);
     tracing::info!(task = %id, operator = bearer.name, "task {id} created by operator {:?}", bearer.name);
     respond(&answer)
 }
 
-/// The task of a body; of a value that does not fit, its key is told.
+/// Parses a task from the request body. Errors name the key of the invalid value.
 fn read_spec(bytes: &[u8]) -> Result<TaskSpec> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let malformed = |error: &serde_json::Error| Error::Malformed(format!("the body: {error}"));
@@ -104,18 +107,21 @@ fn read_spec(bytes: &[u8]) -> Result<TaskSpec> {
     Ok(body.spec)
 }
 
-/// Answers what would be created.
+/// Answers a dry run with the task it would create.
 async fn check(app: &App, spec: TaskSpec) -> Result<Response> {
-    let Prepared { spec, parameters, update_bytes, .. } = prepare(app, spec).await?;
+    let Prepared { spec, parameters, update_bytes, first_version, .. } = prepare(app, spec).await?;
+    if let FirstVersion::Given(given, model) = first_version {
+        given.check(model).await?;
+    }
     let name = spec.name.as_str();
     app.store.read("check_task", |tx| Box::pin(async move { name_is_free(tx, name).await })).await?;
     Ok(Json(CheckedTask { spec, parameters, update_bytes }).into_response())
 }
 
-/// Whether no task that is not over has this name.
+/// Checks that every other task with this name has ended.
 ///
 /// # Errors
-/// [`Error::Conflict`]; the store's.
+/// [`Error::Conflict`]; errors of the store.
 async fn name_is_free(tx: &mut Transaction<'_>, name: &str) -> Result<()> {
     match tx.task_by_name(name).await? {
         Some(other) if !other.status.is_terminal() => Err(Error::Conflict(format!(
@@ -125,19 +131,26 @@ async fn name_is_free(tx: &mut Transaction<'_>, name: &str) -> Result<()> {
     }
 }
 
-/// A task that can be created.
+/// A validated task.
 struct Prepared {
-    /// With what follows from the rest of it.
+    /// The specification with derived values filled in.
     spec: TaskSpec,
     parameters: u64,
-    /// Of one masked input.
+    /// Size of one masked input.
     update_bytes: u64,
     clip_at_first: Option<f64>,
-    /// The model version 0.
-    first_version: Vec<u8>,
+    first_version: FirstVersion,
 }
 
-/// Validates the task and draws its initial model.
+/// The source of a task's model version 0.
+enum FirstVersion {
+    /// Bytes of a randomly initialized model file.
+    Drawn(Vec<u8>),
+    /// An existing file to copy.
+    Given(Given, Arc<TaskModel>),
+}
+
+/// Validates the task, and draws or finds its initial model.
 async fn prepare(app: &App, spec: TaskSpec) -> Result<Prepared> {
     let deployment = Deployment { poll_interval_ms: app.config.http.poll_max_ms };
     spec.check(&deployment).map_err(Error::InvalidTask)?;
@@ -165,20 +178,31 @@ async fn prepare(app: &App, spec: TaskSpec) -> Result<Prepared> {
     }
     let (parameters, update_bytes) = (model.tensors.shared.len() as u64, model.packed_len());
     let clip_at_first = model.private.as_ref().map(|private| private.initial_clip());
-    // Drawing a large model takes seconds; requests are served meanwhile.
+    let mut spec = spec;
+    if let Some(given) = initial_model::find(&app.store, &mut spec).await? {
+        let first_version = FirstVersion::Given(given, Arc::new(model));
+        return Ok(Prepared { spec, parameters, update_bytes, clip_at_first, first_version });
+    }
+    // Drawing a large model takes seconds; a blocking thread keeps other requests running.
     tokio::task::spawn_blocking(move || {
-        let first_version = model.first_version(&spec).map_err(Error::InvalidTask)?;
+        let first_version = FirstVersion::Drawn(model.first_version(&spec).map_err(Error::InvalidTask)?);
         Ok(Prepared { spec, parameters, update_bytes, clip_at_first, first_version })
     })
     .await
     .map_err(Error::fault)?
 }
 
-/// The rows of a new task, whose initial model's blob is stored.
+/// Returns the rows of a new task; stores the blob of its initial model first.
 async fn rows(app: &App, prepared: Prepared) -> Result<(TaskRow, ModelVersion)> {
     let Prepared { spec, parameters, clip_at_first, first_version, .. } = prepared;
-    let size = first_version.len() as u64;
-    let sha256 = app.store.blobs().put_bytes(first_version.into()).await?;
+    let blobs = app.store.blobs();
+    let (sha256, size) = match first_version {
+        FirstVersion::Drawn(bytes) => {
+            let size = bytes.len() as u64;
+            (blobs.put_bytes(bytes.into()).await?, size)
+        }
+        FirstVersion::Given(given, model) => given.store(model, blobs).await?,
+    };
     let (id, now) = (TaskId(app.random.uuid()), app.now());
     let row = TaskRow {
         id,
@@ -212,11 +236,11 @@ async fn store(
     key: Option<&Key>,
     actor: &Actor,
 ) -> Result<Vec<u8>> {
-    let (row, version, signer, retries) = (&row, &version, app.signer(), app.retries);
+    let (row, version, signer, terms) = (&row, &version, app.signer(), tasks::ViewTerms::of(app));
     app.store
         .transact("create_task", |tx| {
             Box::pin(async move {
-                // The same request may have been sent concurrently.
+                // A concurrent request may have used the same key.
                 if let Some(key) = key
                     && let Some(answer) = key.find(tx).await?
                 {
@@ -226,7 +250,7 @@ async fn store(
                 tx.act_for(actor.clone());
                 tx.insert_task(row).await?;
                 provenance::publish(tx, signer, row, version, None).await?;
-                let view = tasks::read(tx, row.id, retries, row.created_at)
+                let view = tasks::read(tx, row.id, terms, row.created_at)
                     .await?
                     .ok_or_else(|| Error::fault("a new task is not there"))?;
                 let body = serde_json::to_vec(&view).map_err(Error::fault)?;
@@ -236,7 +260,7 @@ async fn store(
         .await
 }
 
-/// The view as it was stored.
+/// Returns the response for a stored view.
 fn respond(view: &[u8]) -> Result<Response> {
     let view: TaskView = serde_json::from_slice(view).map_err(Error::fault)?;
     Ok((StatusCode::CREATED, Tagged(view)).into_response())

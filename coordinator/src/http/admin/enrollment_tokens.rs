@@ -1,4 +1,4 @@
-//! `POST /v1/enrollment-tokens`: a one-time token for one participant, new or enrolling again.
+//! `POST /v1/enrollment-tokens`: creates a one-time token to enrol a new or existing participant.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use wire::route;
 use super::idempotency::{Key, OnlyOnce};
 use super::secret;
 use crate::http::app::App;
+use crate::http::auth::operators::Operator;
 use crate::http::extract::{Json, read_json_bytes};
-use crate::http::operators::Operator;
 use crate::http::participant::enroll::check_labels;
-use crate::http::problem::{Error, Result};
+use crate::http::reply::problem::{Error, Result};
 
 const DAY_MS: u64 = 24 * 3600 * 1000;
 const VALID_MAX_MS: u64 = 30 * DAY_MS;
@@ -39,7 +39,9 @@ pub(in crate::http) async fn create(
     let key = Key::of(&headers, "create_enrollment_token", &bearer, &bytes)?;
     check_labels(&request.labels)?;
     if request.name.as_deref().is_some_and(|name| !is_name(name)) {
-        return Err(Error::InvalidValue("name must be 1 to 64 letters, digits, '-', '_' or '.'".to_owned()));
+        return Err(Error::InvalidValue(
+            "name must be 1 to 64 letters, digits, '-', '_' or '.', and not of dots alone".to_owned(),
+        ));
     }
     if request.participant.is_some() && (request.name.is_some() || !request.labels.is_empty()) {
         let detail = "a token with which a participant comes back takes neither name nor labels: it keeps its own";
@@ -54,7 +56,7 @@ pub(in crate::http) async fn create(
         id: TokenId(app.random.uuid()),
         secret_sha256: crate::digest(token.as_bytes()),
         participant: request.participant,
-        // Empty: the participant chooses.
+        // If empty, the participant chooses its name.
         name: request.name.unwrap_or_default(),
         labels: request.labels,
         created_at: now,
@@ -67,7 +69,9 @@ pub(in crate::http) async fn create(
         .transact("create_enrollment_token", |tx| {
             Box::pin(async move {
                 Key::only_once(key, tx, row_ref.id, now).await?;
-                if !row_ref.name.is_empty() && tx.participant_by_name(&row_ref.name).await?.is_some() {
+                if let Some(there) = tx.participant_by_name(&row_ref.name).await?
+                    && there.revoked_at.is_none()
+                {
                     return Err(Error::Conflict(format!("there is a participant called {:?} already", row_ref.name)));
                 }
                 if let Some(id) = row_ref.participant {

@@ -12,11 +12,11 @@ use store::{Transaction, WakeEvent};
 use wire::route;
 
 use crate::http::app::App;
-use crate::http::etag::IfMatch;
+use crate::http::auth::operators::{OfTask, Operator};
 use crate::http::extract::Path;
 use crate::http::inspect::rounds;
-use crate::http::operators::{OfTask, Operator};
-use crate::http::problem::{Error, Result};
+use crate::http::reply::etag::IfMatch;
+use crate::http::reply::problem::{Error, Result};
 use crate::observe::count_dropped;
 
 /// Stop waiting for a participant in a round.
@@ -42,8 +42,8 @@ pub(in crate::http) async fn excuse(
                     return Err(Error::NotFound(format!("the task has no round {number}")));
                 };
                 let attempt = row.round.key;
-                // It may have a place in the next attempt, too, which nobody has looked at. The view, which is of all the cohort, is
-                // read for the answer alone: what changes there meanwhile would have this transaction repeated.
+                // `fits` compares the attempt: the participant may also have a place in a later one. The view covers the whole cohort, so
+                // it is read only for the error: reading it otherwise would make concurrent changes repeat this transaction.
                 if !if_match.fits(&rounds::revision(attempt).map_err(Error::fault)?)
                     && let Some(view) = rounds::read(tx, app, task, row.clone()).await?
                 {
@@ -55,7 +55,7 @@ pub(in crate::http) async fn excuse(
                     note(tx, &row.round, participant, now);
                     return Ok(Some(row.round.state));
                 }
-                // Its input counts; answers of later phases are not waited for.
+                // The participant's input is included; the round stops waiting for its answers in later phases.
                 if let Some(phase) = row.round.missed_in()
                     && tx.set_dropped(attempt, participant, phase).await?
                 {
@@ -78,7 +78,7 @@ pub(in crate::http) async fn excuse(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Notes that the round waits for one less; for whom not if the draw is secret.
+/// Notes that the round waits for one participant less. The event omits the participant if the draw is secret.
 fn note(tx: &mut Transaction<'_>, round: &Round, participant: ParticipantId, now: Timestamp) {
     let subject = Subject::Round(round.key);
     match round.limits.sampled {

@@ -1,7 +1,7 @@
-//! `Idempotency-Key`: a creating request that is repeated creates nothing else.
+//! `Idempotency-Key`: repeating a creating request has no further effect.
 //!
-//! The answer is kept with what was created. Where it has a secret, which is shown once and not kept, a repeat is refused instead, and
-//! told what the first request has made.
+//! The stored answer is kept with the created object. An answer with a one-time secret is not stored; a repeat is rejected with the id of
+//! the created object.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ use utoipa::IntoParams;
 use utoipa::openapi::path::{Parameter, ParameterIn};
 use wire::headers::IDEMPOTENCY_KEY;
 
+use crate::http::auth::operators::{Bearer, Who};
 use crate::http::openapi::header;
-use crate::http::operators::{Bearer, Who};
-use crate::http::problem::{Error, Result};
+use crate::http::reply::problem::{Error, Result};
 
-/// How long a key is known.
+/// How long a key is remembered.
 const REMEMBER: Duration = Duration::from_secs(24 * 3600);
 
-/// The header of a request whose repeat is given the first answer.
+/// The idempotency header of requests whose first answer is repeated.
 pub(super) struct FirstAnswer;
 
 impl IntoParams for FirstAnswer {
@@ -35,7 +35,7 @@ impl IntoParams for FirstAnswer {
     }
 }
 
-/// The header of a request that makes a secret.
+/// The idempotency header of requests that create a secret.
 pub(super) struct OnlyOnce;
 
 impl IntoParams for OnlyOnce {
@@ -45,7 +45,7 @@ impl IntoParams for OnlyOnce {
     }
 }
 
-/// The key of a request. Keys of different operators, and of different kinds of requests, are separate.
+/// The idempotency key of a request, scoped by operator and operation.
 pub(super) struct Key {
     scope: String,
     key: String,
@@ -53,7 +53,7 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// The key in the headers, if there is one, of a request with this body.
+    /// The key in the headers, if present, of a request with this body.
     ///
     /// # Errors
     /// [`Error::InvalidValue`].
@@ -73,7 +73,7 @@ impl Key {
     /// The answer to the first request with this key.
     ///
     /// # Errors
-    /// [`Error::Conflict`] if that was another request.
+    /// [`Error::Conflict`] if the first request had another body.
     pub(super) async fn find(&self, tx: &mut Transaction<'_>) -> Result<Option<IdempotentAnswer>> {
         match tx.find_idempotent(&self.scope, &self.key).await? {
             Some(answer) if answer.request_sha256 != self.request_sha256 => {
@@ -83,7 +83,7 @@ impl Key {
         }
     }
 
-    /// Keeps the answer with this body, and gives it back.
+    /// Stores the answer with this body, and returns it.
     pub(super) async fn keep(
         key: Option<&Self>,
         tx: &mut Transaction<'_>,
@@ -97,7 +97,7 @@ impl Key {
         Ok(answer.body)
     }
 
-    /// Lets the first request make a token, of which the id alone is kept.
+    /// Lets only the first request create a token; stores only the token's id.
     ///
     /// # Errors
     /// [`Error::Conflict`] for a repeat.

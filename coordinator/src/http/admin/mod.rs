@@ -1,9 +1,11 @@
-//! Operators' changes.
+//! Routes for changes by operators.
 
 pub(super) mod create_task;
 pub(super) mod enrollment_tokens;
 pub(super) mod excuse;
 mod idempotency;
+mod initial_model;
+pub(super) mod model_files;
 pub(super) mod operator_tokens;
 pub(super) mod pin_version;
 pub(super) mod promote_version;
@@ -24,10 +26,12 @@ use secret::secret;
 use super::app::App;
 use super::times::Times;
 
-/// What operators change, by token.
+/// Routes for changes by operators, authorized by token.
 pub(super) fn routes(times: Times) -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
-        .routes(times.short(routes!(create_task::create_task)))
+        .routes(times.upload(routes!(create_task::create_task)))
+        .routes(times.upload(routes!(model_files::put_file)))
+        .routes(times.upload(routes!(model_files::put_part)))
         .routes(times.short(routes!(task_status::pause)))
         .routes(times.short(routes!(task_status::resume)))
         .routes(times.short(routes!(task_status::cancel)))

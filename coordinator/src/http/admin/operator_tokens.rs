@@ -24,31 +24,31 @@ use super::idempotency::{Key, OnlyOnce};
 use super::secret;
 use crate::config::DatabaseError;
 use crate::http::app::{App, named_task};
+use crate::http::auth::operators::{Admin, Anybody, Bearer};
 use crate::http::extract::{Json, Path, Query, read_json_bytes};
 use crate::http::inspect::{List, PageQuery, page};
-use crate::http::operators::{Admin, Anybody, Bearer};
-use crate::http::problem::{Error, Result};
-use crate::lock::LockError;
+use crate::http::reply::problem::{Error, Result};
+use crate::process::lock::LockError;
 use crate::random::Random;
 
-/// Reasons an operator token was not created.
+/// Reasons why an operator token was not created.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    /// There is no such token.
+    /// The request is invalid.
     #[error("{0}")]
     Invalid(&'static str),
-    /// It is to be for a task that is not there.
+    /// The token names an unknown task.
     #[error("there is no task {0:?}")]
     NoTask(String),
-    /// There is no database to store it in.
+    /// The database does not exist yet.
     #[error("there is no database at {0}: a coordinator's first start makes it, and the first admin token")]
     NoDatabase(PathBuf),
     #[error(transparent)]
     Database(#[from] DatabaseError),
-    /// It could not be shown, and so was not stored.
+    /// The token could not be shown, and was not stored.
     #[error("the token could not be shown, so it was not stored: {0}")]
     Show(#[source] io::Error),
-    /// It could not be stored; a token already shown is invalid.
+    /// The token could not be stored; if it was already shown, it is invalid.
     #[error("the token could not be stored: {0}")]
     Store(#[from] StoreError),
     /// Another process uses the data.
@@ -56,19 +56,21 @@ pub enum TokenError {
     Locked(#[from] LockError),
 }
 
-/// Longest that a token is good for that expires.
+/// Maximum validity of an expiring token.
 const VALID_MAX_MS: u64 = 366 * 24 * 3600 * 1000;
-/// Most tasks that a token is for which is not for all.
+/// Maximum number of tasks of a scoped token.
 const TASKS_MAX: usize = 64;
 
-/// Refuses what no token can be.
+/// Validates a request for a token.
 ///
 /// # Errors
 /// [`TokenError::Invalid`].
 fn check(request: &CreateOperatorToken) -> std::result::Result<(), TokenError> {
     let CreateOperatorToken { name, role, valid_for_ms, tasks } = request;
     if !is_name(name) {
-        return Err(TokenError::Invalid("name must be 1 to 64 letters, digits, '-', '_' or '.'"));
+        return Err(TokenError::Invalid(
+            "name must be 1 to 64 letters, digits, '-', '_' or '.', and not of dots alone",
+        ));
     }
     if valid_for_ms.is_some_and(|ms| !(1..=VALID_MAX_MS).contains(&ms)) {
         return Err(TokenError::Invalid(
@@ -85,7 +87,7 @@ fn check(request: &CreateOperatorToken) -> std::result::Result<(), TokenError> {
     }
 }
 
-/// What a token is to be for.
+/// Resolves the requested scope of a token.
 async fn scope(store: &Store, request: &CreateOperatorToken) -> std::result::Result<TaskScope, TokenError> {
     let Some(named) = &request.tasks else { return Ok(TaskScope::All) };
     let read = store.read("tasks_of_token", |tx| {
@@ -129,7 +131,7 @@ fn view(row: OperatorToken) -> Result<OperatorTokenView> {
     Ok(OperatorTokenView { id, name, role, created_at, expires_at, revoked_at, tasks: told(tasks) })
 }
 
-/// The tasks that a token is for as operators are told them; `None`: all.
+/// The tasks in a scope, as shown to operators; `None` means all tasks.
 pub(super) fn told(scope: TaskScope) -> Option<Vec<TaskId>> {
     match scope {
         TaskScope::All => None,
@@ -205,11 +207,10 @@ pub(crate) async fn issue(
     Ok(reply)
 }
 
-/// Creates a token, shows it, and only then stores it: a stored token that nobody has seen would be unusable, and would
-/// keep the next start from creating another.
+/// Creates a token, shows it, and then stores it. Storing first could leave an unusable token, and the next start would not create another.
 ///
 /// # Errors
-/// [`TokenError::Show`], and nothing is stored; [`TokenError::Store`], and the token shown is invalid.
+/// [`TokenError::Show`]: the token was not stored. [`TokenError::Store`]: the shown token is invalid.
 pub(crate) async fn issue_shown(
     store: &Store,
     random: &Random,
@@ -285,7 +286,7 @@ pub(in crate::http) async fn revoke(
                 tx.act_for(actor.clone());
                 let admins = tx.lasting_operator_tokens(Role::Admin.as_str()).await?;
                 if !tx.revoke_operator_token(token, now).await? {
-                    // Idempotent: a second request finds it done.
+                    // Idempotent: a repeated request succeeds.
                     let found = tx.operator_token(token).await?;
                     return match found {
                         Some(_) => Ok(false),

@@ -1,4 +1,4 @@
-//! `POST /v1/tasks/{task}/models/{version}/pin` and `…/unpin`: whether a version stays stored whatever the task retains.
+//! `POST /v1/tasks/{task}/models/{version}/pin` and `…/unpin`: exempts a version from the task's retention, or ends that.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use wire::inspect::ModelView;
 use wire::route;
 
 use crate::http::app::App;
-use crate::http::etag::{IfMatch, Tagged};
+use crate::http::auth::operators::{Bearer, OfTask, Operator};
 use crate::http::extract::Path;
 use crate::http::inspect::models;
-use crate::http::operators::{Bearer, OfTask, Operator};
-use crate::http::problem::Result;
-use crate::retention::retire;
+use crate::http::reply::etag::{IfMatch, Tagged};
+use crate::http::reply::problem::Result;
+use crate::maintenance::retention::retire;
 
 /// Keep a model version.
 #[utoipa::path(
@@ -61,7 +61,7 @@ async fn set(
                 let before = models::stored(tx, id, version).await?;
                 if_match.check(&models::view(before.clone()))?;
                 models::must_be_kept(&before)?;
-                // Idempotent: a second request finds it done, with the time of the first.
+                // Idempotent: a repeated request keeps the time of the first.
                 if before.pinned_at.is_some() != is_pinned {
                     tx.pin_version(id, version, is_pinned, now).await?;
                 }

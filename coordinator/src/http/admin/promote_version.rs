@@ -1,4 +1,4 @@
-//! `POST /v1/tasks/{task}/models/{version}/promote`: the version that is to be used.
+//! `POST /v1/tasks/{task}/models/{version}/promote`: selects the version to use.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use wire::inspect::TaskView;
 use wire::route;
 
 use crate::http::app::App;
-use crate::http::etag::{IfMatch, Tagged};
+use crate::http::auth::operators::{OfTask, Operator};
 use crate::http::extract::Path;
 use crate::http::inspect::{models, tasks};
-use crate::http::operators::{OfTask, Operator};
-use crate::http::problem::{Error, Result};
+use crate::http::reply::etag::{IfMatch, Tagged};
+use crate::http::reply::problem::{Error, Result};
 
 /// Choose the model version that is to be used, in place of any chosen before. Its file stays. `If-Match` names the task.
 #[utoipa::path(
@@ -24,7 +24,7 @@ pub(in crate::http) async fn promote(
     if_match: IfMatch,
     Path((_, version)): Path<(String, u32)>,
 ) -> Result<Tagged<TaskView>> {
-    let (id, retries, now) = (task.id, app.retries, app.now());
+    let (id, terms, now) = (task.id, tasks::ViewTerms::of(&app), app.now());
     let (actor, if_match) = (&bearer.actor(), &if_match);
     let view = app
         .store
@@ -32,15 +32,15 @@ pub(in crate::http) async fn promote(
             Box::pin(async move {
                 tx.act_for(actor.clone());
                 let vanished = || Error::fault("a task vanished");
-                let before = tasks::read(tx, id, retries, now).await?.ok_or_else(vanished)?;
+                let before = tasks::read(tx, id, terms, now).await?.ok_or_else(vanished)?;
                 if_match.check(&before)?;
                 models::must_be_kept(&models::stored(tx, id, version).await?)?;
-                // Idempotent: a second request finds it done.
+                // Idempotent: a repeated request succeeds.
                 if before.promoted_version == Some(version) {
                     return Ok(before);
                 }
                 tx.promote_version(id, version, now).await?;
-                tasks::read(tx, id, retries, now).await?.ok_or_else(vanished)
+                tasks::read(tx, id, terms, now).await?.ok_or_else(vanished)
             })
         })
         .await?;

@@ -1,4 +1,4 @@
-//! `POST /v1/tasks/{task}/models/{version}/restore`: an earlier model version again, as the newest.
+//! `POST /v1/tasks/{task}/models/{version}/restore`: publishes an earlier model version again, as the newest.
 
 use std::sync::Arc;
 
@@ -10,15 +10,15 @@ use store::{Transaction, WakeEvent};
 use wire::inspect::ModelView;
 use wire::route;
 
-use crate::ahead::outdated;
 use crate::http::app::App;
-use crate::http::etag::{IfMatch, Tagged};
+use crate::http::auth::operators::{OfTask, Operator};
 use crate::http::extract::Path;
 use crate::http::inspect::{models, tasks};
-use crate::http::operators::{OfTask, Operator};
-use crate::http::problem::{Error, Result};
-use crate::provenance::{self, Signer};
-use crate::retention::retire;
+use crate::http::reply::etag::{IfMatch, Tagged};
+use crate::http::reply::problem::{Error, Result};
+use crate::maintenance::retention::retire;
+use crate::records::provenance::{self, Signer};
+use crate::rounds::ahead::outdated;
 
 /// Publish an earlier model version again: the next round starts from it.
 ///
@@ -33,7 +33,7 @@ pub(in crate::http) async fn restore(
     if_match: IfMatch,
     Path((_, version)): Path<(String, u32)>,
 ) -> Result<Tagged<ModelView>> {
-    let (id, retries, now) = (task.id, app.retries, app.now());
+    let (id, terms, now) = (task.id, tasks::ViewTerms::of(&app), app.now());
     let (actor, if_match) = (&bearer.actor(), &if_match);
     let signer = app.signer();
     let (row, outdated) = app
@@ -43,7 +43,7 @@ pub(in crate::http) async fn restore(
                 tx.act_for(actor.clone());
                 let vanished = || Error::fault("a task vanished");
                 if if_match.asks() {
-                    if_match.check(&tasks::read(tx, id, retries, now).await?.ok_or_else(vanished)?)?;
+                    if_match.check(&tasks::read(tx, id, terms, now).await?.ok_or_else(vanished)?)?;
                 }
                 let task = tx.task(id).await?.ok_or_else(vanished)?;
                 let row = again(tx, signer, &task, version, now).await?;
@@ -75,7 +75,7 @@ async fn again(
     let earlier = models::stored(tx, task.id, version).await?;
     models::must_be_kept(&earlier)?;
     let newest = models::stored(tx, task.id, task.model_version).await?;
-    // Idempotent: a second request finds it done.
+    // Idempotent: a repeated request succeeds.
     if newest.model.restored_from() == Some(version) {
         return Ok(newest);
     }
@@ -92,7 +92,7 @@ async fn again(
         )));
     }
     let mut made = earlier.model.again(task.model_version.saturating_add(1), newest.model.round, now);
-    // Others are not kept: see `Transaction::blob_references`.
+    // Older optimizer states are deleted: see `Transaction::blob_references`.
     if version.saturating_add(1) < task.model_version {
         made.optimizer_state = None;
     }

@@ -9,11 +9,11 @@ use wire::inspect::ParticipantView;
 use wire::route;
 
 use crate::http::app::App;
-use crate::http::etag::{IfMatch, Tagged};
+use crate::http::auth::operators::Operator;
 use crate::http::extract::Path;
 use crate::http::inspect::participants;
-use crate::http::operators::Operator;
-use crate::http::problem::{Error, Result};
+use crate::http::reply::etag::{IfMatch, Tagged};
+use crate::http::reply::problem::{Error, Result};
 use crate::observe::count_dropped;
 
 /// Revoke a participant.
@@ -48,7 +48,7 @@ pub(in crate::http) async fn revoke_participant(
                 for round in &rounds {
                     phases.extend(tx.round(*round).await?.map(|row| row.round.state));
                 }
-                // Idempotent: a second request finds it done.
+                // Idempotent: a repeated request succeeds.
                 let view = participants::read(tx, participant).await?;
                 Ok::<_, Error>((is_news, view.ok_or_else(unknown)?, rounds, phases))
             })

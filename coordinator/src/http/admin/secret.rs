@@ -1,4 +1,4 @@
-//! Secrets that are shown once.
+//! One-time secrets.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -1,5 +1,5 @@
-//! `GET` and `POST /v1/sign-ins`, `POST /v1/sign-ins/authorization`, `GET` and `DELETE /v1/sign-ins/current`: a cookie in place of an
-//! operator's token, or of the identity provider's word. The way back from the provider is `dashboard::callback`.
+//! `GET` and `POST /v1/sign-ins`, `POST /v1/sign-ins/authorization`, `GET` and `DELETE /v1/sign-ins/current`: a cookie replaces an
+//! operator's token or the identity provider's token. The redirect back from the provider is handled by `dashboard::callback`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +10,7 @@ use federation::event::{Actor, EventKind, Fact, Subject};
 use federation::id::SignInId;
 use federation::time::Timestamp;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
+use listener::Key;
 use store::StoreError;
 use store::entity::sign_in::{Holder, SignIn};
 use store::entity::token::{OperatorToken, TokenEnd};
@@ -20,16 +21,15 @@ use zeroize::Zeroizing;
 use super::operator_tokens::told;
 use super::secret;
 use crate::http::app::App;
-use crate::http::authenticate::AnyPeer;
+use crate::http::auth::authenticate::AnyPeer;
+use crate::http::auth::operators::{Bearer, SignedIn, Who, actor, admit, token_of_secret};
+use crate::http::auth::sign_in::{Away, must_be_of_dashboard, set_cookie};
 use crate::http::extract::{Json, read_json};
-use crate::http::limits::Key;
-use crate::http::operators::{Bearer, SignedIn, Who, actor, admit, token_of_secret};
-use crate::http::problem::{Error, Result};
-use crate::http::sign_in::{Away, must_be_of_dashboard, set_cookie};
+use crate::http::reply::problem::{Error, Result};
 
-/// How long a sign-in counts: a working day.
+/// Validity of a sign-in: a working day.
 const LASTS: Duration = Duration::from_secs(12 * 3600);
-/// Sign-ins of one operator that count at once; one more ends the oldest.
+/// Maximum concurrent sign-ins of one operator; one more ends the oldest.
 const SIGN_INS_PER_OPERATOR: u32 = 64;
 
 /// Get the ways to sign in with a browser.
@@ -48,7 +48,7 @@ pub(in crate::http) async fn authorize(
     State(app): State<Arc<App>>,
     headers: HeaderMap,
 ) -> Result<Response> {
-    // Otherwise another site could send its visitors there.
+    // Otherwise another site could send its visitors to the provider.
     must_be_of_dashboard(&headers)?;
     let none = || Error::NotFound("browsers sign in with operators' tokens alone here".to_owned());
     let oidc = app.oidc.as_ref().ok_or_else(none)?;
@@ -65,7 +65,7 @@ pub(in crate::http) async fn authorize(
 )]
 pub(in crate::http) async fn create(_: AnyPeer, State(app): State<Arc<App>>, request: Request) -> Result<Response> {
     let (parts, body) = request.into_parts();
-    // Otherwise another site could sign its visitors in as somebody else.
+    // Otherwise another site could sign its visitors in as another user (login CSRF).
     must_be_of_dashboard(&parts.headers)?;
     let CreateSignIn { token } = read_json(&parts.headers, body, app.config.http.body_max_bytes).await?;
     let token = token_of_secret(&app, Zeroizing::new(token).trim()).await?;
@@ -78,13 +78,13 @@ pub(in crate::http) async fn create(_: AnyPeer, State(app): State<Arc<App>>, req
     Ok((StatusCode::CREATED, [(header::SET_COOKIE, cookie)], Json(view(bearer, &row))).into_response())
 }
 
-/// Signs an operator in, for as long as what was shown counts, and no longer than a day's work: the row, and the cookie to be set. The log
+/// Creates a sign-in: returns the row and the cookie to set. It is valid as long as the presented credential, at most 12 hours. The log
 /// keeps each sign-in and its end for ever, so their rate is limited.
 ///
 /// # Errors
-/// [`Error::Forbidden`] to whom nothing is shown here; [`Error::RateLimited`]; the store's.
+/// [`Error::Forbidden`] below the role viewer; [`Error::RateLimited`]; errors of the store.
 pub(in crate::http) async fn enter(app: &App, bearer: &Bearer, now: Timestamp) -> Result<(SignIn, HeaderValue)> {
-    // A predictor's token is for servers of models.
+    // A predictor's token is for model servers only.
     bearer.must_be(Role::Viewer)?;
     app.log_limiter.admit(bearer.key(), now).map_err(Error::RateLimited)?;
     let secret = Zeroizing::new(secret(&app.random));
@@ -114,7 +114,7 @@ pub(in crate::http) async fn enter(app: &App, bearer: &Bearer, now: Timestamp) -
     Ok((row, set_cookie(&secret, lasts_ms.div_ceil(1000))?))
 }
 
-/// Notes that a token that counts no more was tried.
+/// Logs an attempt to use an invalid token.
 async fn note_token_refusal(app: &App, token: &OperatorToken, end: TokenEnd, now: Timestamp) -> Result<()> {
     let reason = match end {
         TokenEnd::Revoked => "revoked",
@@ -123,10 +123,10 @@ async fn note_token_refusal(app: &App, token: &OperatorToken, end: TokenEnd, now
     note_refusal(app, Key::Operator(token.id), actor(token.id, &token.name), reason, now).await
 }
 
-/// Notes that somebody who is known was not let in, once in a while.
+/// Logs a rejected sign-in of a known account, at a limited rate.
 ///
 /// # Errors
-/// The store's.
+/// Errors of the store.
 pub(in crate::http) async fn note_refusal(
     app: &App,
     of: Key,

@@ -14,20 +14,19 @@ use wire::inspect::{BehindView, TaskView};
 use wire::route;
 
 use crate::http::app::App;
-use crate::http::etag::{IfMatch, Tagged};
+use crate::http::auth::operators::{Bearer, OfTask, Operator};
 use crate::http::extract::Json;
 use crate::http::inspect::tasks;
-use crate::http::operators::{Bearer, OfTask, Operator};
-use crate::http::problem::{Error, Result};
-use crate::ledger::{self, Charger};
-use crate::release_keys::of_the_task;
-use crate::reported_rounds::behind;
-use crate::retries::Retries;
-use crate::session::{forget, keep_unopened};
+use crate::http::reply::etag::{IfMatch, Tagged};
+use crate::http::reply::problem::{Error, Result};
+use crate::privacy::ledger::{self, Charger};
+use crate::privacy::release_keys::of_the_task;
+use crate::rounds::reported_rounds::behind;
+use crate::rounds::session::forget;
 
 /// Maximum number of round numbers that one call skips.
 const REBASE_MAX: u32 = 1_000_000;
-/// Every status that is not over.
+/// All statuses of a running task.
 const RUNNING: [TaskStatus; 3] = [TaskStatus::Active, TaskStatus::Paused, TaskStatus::BudgetExhausted];
 
 /// Stop opening rounds.
@@ -53,8 +52,14 @@ pub(in crate::http) async fn resume(
     State(app): State<Arc<App>>,
     if_match: IfMatch,
 ) -> Result<Tagged<TaskView>> {
-    change(&app, &task, &bearer, &if_match, &[TaskStatus::Paused, TaskStatus::BudgetExhausted], TaskStatus::Active)
-        .await
+    let from = [TaskStatus::Paused, TaskStatus::BudgetExhausted];
+    if from.contains(&task.status) {
+        let model = app.models.of(&task)?;
+        if let Some(why) = ledger::why_untrusted(&app.store, &app.sealer, &task, model.private.as_deref()).await? {
+            return Err(Error::Conflict(format!("the task stays {}, and releases nothing: {why}", task.status)));
+        }
+    }
+    change(&app, &task, &bearer, &if_match, &from, TaskStatus::Active).await
 }
 
 /// Skip all round numbers that participants have seen, after an older database was restored.
@@ -70,7 +75,7 @@ pub(in crate::http) async fn rebase(
     if_match: IfMatch,
     Json(RebaseTask { beyond }): Json<RebaseTask>,
 ) -> Result<Tagged<TaskView>> {
-    let (id, retries, now) = (task.id, app.retries, app.now());
+    let (id, terms, now) = (task.id, tasks::ViewTerms::of(&app), app.now());
     let (name, actor, if_match) = (bearer.name.as_str(), &bearer.actor(), &if_match);
     let charger = &Charger::of_task(&app.models, &app.sealer, &task).await?;
     let (view, ended) = app
@@ -78,14 +83,14 @@ pub(in crate::http) async fn rebase(
         .transact("rebase_task", |tx| {
             Box::pin(async move {
                 tx.act_for(actor.clone());
-                expect(tx, if_match, id, retries, now).await?;
+                expect(tx, if_match, id, terms, now).await?;
                 let row = tx.task(id).await?.ok_or_else(|| Error::fault("a task vanished"))?;
                 let rounds = rounds_to_forfeit(&row, beyond, behind(tx, &row).await?)?;
                 let last = row.next_round().number - 1 + rounds;
                 let ended = end_round(tx, charger, id, now).await?;
                 let detail = format!("no round up to {last} is used again, by operator {name}");
                 tx.rebase_task(id, row.status, rounds, now, &detail).await?;
-                let view = tasks::read(tx, id, retries, now).await?.ok_or_else(|| Error::fault("a task vanished"))?;
+                let view = tasks::read(tx, id, terms, now).await?.ok_or_else(|| Error::fault("a task vanished"))?;
                 Ok::<_, Error>((view, ended))
             })
         })
@@ -99,7 +104,7 @@ pub(in crate::http) async fn rebase(
     Ok(Tagged(view))
 }
 
-/// How many numbers to skip, or why none may be.
+/// The number of rounds to skip.
 fn rounds_to_forfeit(task: &TaskRow, beyond: Option<u32>, behind: Option<BehindView>) -> Result<u32> {
     if task.status.is_terminal() {
         return Err(Error::TaskStatus(task.status));
@@ -147,10 +152,10 @@ async fn change(
     from: &[TaskStatus],
     to: TaskStatus,
 ) -> Result<Tagged<TaskView>> {
-    let (id, retries, now) = (task.id, app.retries, app.now());
+    let (id, terms, now) = (task.id, tasks::ViewTerms::of(app), app.now());
     let detail = format!("by operator {}", bearer.name);
     let detail = detail.as_str();
-    // Whatever its round is at, it may have to be charged.
+    // Ending a task may charge its round in any state.
     let charger = match to.is_terminal() {
         true => Some(Charger::of_task(&app.models, &app.sealer, task).await?),
         false => None,
@@ -161,10 +166,10 @@ async fn change(
         .transact("change_task_status", |tx| {
             Box::pin(async move {
                 tx.act_for(actor.clone());
-                expect(tx, if_match, id, retries, now).await?;
+                expect(tx, if_match, id, terms, now).await?;
                 let changed = tx.set_task_status(id, from, to, now, Some(detail)).await?;
-                let view = tasks::read(tx, id, retries, now).await?.ok_or_else(|| Error::fault("a task vanished"))?;
-                // Idempotent: a second request finds it done.
+                let view = tasks::read(tx, id, terms, now).await?.ok_or_else(|| Error::fault("a task vanished"))?;
+                // Idempotent: a repeated request succeeds.
                 if !changed && view.summary.status != to {
                     return Err(Error::TaskStatus(view.summary.status));
                 }
@@ -190,23 +195,22 @@ async fn change(
     Ok(Tagged(view))
 }
 
-/// Checks that the task's view is what the request expects.
+/// Checks that the task's view matches the request's `If-Match`.
 async fn expect(
     tx: &mut Transaction<'_>,
     if_match: &IfMatch,
     id: TaskId,
-    retries: Retries,
+    terms: tasks::ViewTerms<'_>,
     now: Timestamp,
 ) -> Result<()> {
     if if_match.asks() {
-        let view = tasks::read(tx, id, retries, now).await?.ok_or_else(|| Error::fault("a task vanished"))?;
+        let view = tasks::read(tx, id, terms, now).await?.ok_or_else(|| Error::fault("a task vanished"))?;
         if_match.check(&view)?;
     }
     Ok(())
 }
 
-/// Destroys what opens sums that will not be released, after the rows that it opened are forgotten. What is left if that fails is
-/// garbage, and is collected.
+/// Destroys the keys of sums that will not be released, after their rows are deleted. If this fails, garbage collection removes the rest.
 async fn destroy_keys(app: &App, uses: Vec<Attempt>) {
     let sealer = Arc::clone(&app.sealer);
     let destroy = move || uses.into_iter().try_for_each(|of| sealer.destroy_keys(of).map(drop));
@@ -216,7 +220,7 @@ async fn destroy_keys(app: &App, uses: Vec<Attempt>) {
     }
 }
 
-/// Ends the task's open round, and releases the participants it waits for.
+/// Ends the task's open round, and releases its pending participants.
 async fn end_round(
     tx: &mut Transaction<'_>,
     charger: &Charger<'_>,
@@ -235,7 +239,6 @@ async fn end_round(
         ledger::charge_unpublished(tx, &task, &before, charger, now).await?;
     }
     tx.set_pending_assignments(before.key, AssignmentState::Released, now).await?;
-    keep_unopened(tx, &before).await?;
     forget(tx, before.key).await?;
     Ok(Some(after))
 }

@@ -1,6 +1,6 @@
-//! `PUT` and `DELETE /v1/tasks/{task}/servers/{server}`: a server of models reports what it does, or that it stops. Whoever may read
-//! the task may report, under any name: the coordinator bases no decision on reports, and they expire. The first report and the stop are
-//! events of the task, whose actor is the bearer of the token. The log keeps events for ever, so their rate is limited for each token.
+//! `PUT` and `DELETE /v1/tasks/{task}/servers/{server}`: a model server reports its state, or its shutdown. Any reader of the task may
+//! report, under any name: the coordinator bases no decision on reports, and they expire. The first report and the shutdown are events of
+//! the task, with the token's bearer as actor. The log keeps events for ever, so their rate is limited for each token.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,15 +14,15 @@ use wire::inspect::{ServerReport, is_server_name};
 use wire::route;
 
 use crate::http::app::App;
+use crate::http::auth::operators::{Bearer, OfTask, Viewer};
 use crate::http::extract::{Path, read_json};
-use crate::http::operators::{Bearer, OfTask, Viewer};
-use crate::http::problem::{Error, Result};
+use crate::http::reply::problem::{Error, Result};
 
-/// How long a report counts: four times as long as servers are silent.
+/// Validity of a report: four times the reporting interval.
 const COUNTS: Duration = Duration::from_secs(120);
-/// Most servers of a task that count at once.
+/// Maximum number of current servers of a task.
 const SERVERS_MAX: u32 = 100;
-/// Most bytes of a report.
+/// Maximum size of a report in bytes.
 const REPORT_MAX_BYTES: u64 = 8192;
 
 /// Say what a server of models does with the task's model.
@@ -87,7 +87,7 @@ pub(in crate::http) async fn leave(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Counts a transaction that noted an event against the bearer's limit.
+/// Counts a transaction with an event against the bearer's limit.
 ///
 /// # Errors
 /// [`Error::RateLimited`]: the bearer has used up its 200 at once and one a second.

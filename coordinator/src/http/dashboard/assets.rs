@@ -14,9 +14,9 @@ macro_rules! embedded {
     };
 }
 
-/// The page, which names the others by [`VERSION`].
+/// The page; refers to the other files by [`VERSION`].
 const PAGE: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/../dashboard/index.html"));
-/// What the page has in place of the version.
+/// Placeholder for the version in the page.
 const VERSION: &str = "VERSION";
 /// Every other file, by its path below `dashboard/`.
 const FILES: &[(&str, &[u8])] = embedded!(
@@ -24,6 +24,7 @@ const FILES: &[(&str, &[u8])] = embedded!(
     "icon.svg",
     "lib/api.js",
     "lib/chart.js",
+    "lib/code.js",
     "lib/format.js",
     "lib/html.js",
     "lib/live.js",
@@ -36,7 +37,6 @@ const FILES: &[(&str, &[u8])] = embedded!(
     "pages/create-task.js",
     "pages/devices.js",
     "pages/enrol.js",
-    "pages/given.js",
     "pages/join.js",
     "pages/ledger.js",
     "pages/models.js",
@@ -56,28 +56,28 @@ const FILES: &[(&str, &[u8])] = embedded!(
     "vendor/qrcode.js",
 );
 
-/// A file as it is sent.
+/// A file in both encodings.
 pub(super) struct Asset {
     pub(super) media: &'static str,
     pub(super) plain: Bytes,
     pub(super) gzip: Bytes,
-    /// Its digest in quotes; the same for both forms, since either has the same meaning.
+    /// Quoted digest of the plain content; shared by both encodings.
     pub(super) etag: String,
 }
 
 /// All files.
 pub(super) struct Assets {
     pub(super) page: Asset,
-    /// A digest of everything but the page: part of the others' addresses.
+    /// Digest of all files except the page; part of their URLs.
     pub(super) version: String,
     files: BTreeMap<&'static str, Asset>,
 }
 
 impl Assets {
-    /// The files of this program.
+    /// The embedded files.
     ///
     /// # Errors
-    /// Compression failed, which only a lack of memory explains.
+    /// Compression failed, which is only possible without memory.
     pub(super) fn get() -> Result<&'static Self, &'static io::Error> {
         static ASSETS: OnceLock<io::Result<Assets>> = OnceLock::new();
         ASSETS.get_or_init(Self::compressed).as_ref()
@@ -102,14 +102,14 @@ impl Assets {
 }
 
 impl Asset {
-    /// The media type follows from the name.
+    /// Compresses a file. Its name determines the media type.
     pub(super) fn new(name: &str, plain: Bytes) -> io::Result<Self> {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
         encoder.write_all(&plain)?;
         Ok(Self::packed(name, plain, encoder.finish()?.into()))
     }
 
-    /// The same of what is compressed already.
+    /// Creates an asset from compressed content.
     pub(super) fn packed(name: &str, plain: Bytes, gzip: Bytes) -> Self {
         let etag = format!("\"{}\"", short_digest(&plain));
         Self { media: media(name), plain, gzip, etag }
@@ -138,7 +138,7 @@ mod tests {
 
     use super::*;
 
-    /// Paths below `folder` of what browsers load.
+    /// Lists the browser's files under `folder`.
     fn there(folder: &Path, prefix: &str, found: &mut BTreeSet<String>) {
         for entry in std::fs::read_dir(folder).unwrap() {
             let (path, name) = entry.map(|entry| (entry.path(), entry.file_name().into_string().unwrap())).unwrap();
@@ -183,7 +183,7 @@ mod tests {
     fn the_page_names_what_is_embedded() {
         let page = String::from_utf8_lossy(PAGE);
         let named: Vec<_> = page.split("assets/VERSION/").skip(1).filter_map(|rest| rest.split('"').next()).collect();
-        // What the page does not name, a browser finds one import after the other; the encoder of QR codes is for later.
+        // A browser discovers unlisted modules one import after the other. The QR encoder is loaded on demand.
         let is_needed = |name: &str| media(name).starts_with("text/javascript") && name != "vendor/qrcode.js";
         for (name, _) in FILES.iter().filter(|(name, _)| is_needed(name)) {
             assert!(named.contains(name), "{name}");

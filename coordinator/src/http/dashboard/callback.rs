@@ -1,26 +1,24 @@
-//! `GET /sign-in/callback`: a browser comes back from the identity provider, and is signed in. What goes wrong is a page, see
-//! `problem_page`.
+//! `GET /sign-in/callback`: completes a sign-in when the browser returns from the identity provider. Errors are pages, see `problem_page`.
 //!
-//! Whoever comes has to bring the cookie of the browser that left and the state that was sent with it, which nobody else has; this
-//! counts once. Only then is the provider asked.
+//! The browser must present its cookie and the matching state, both single-use. Only then does the coordinator contact the provider.
 
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::{AppendHeaders, IntoResponse as _, Response};
 use http::{HeaderValue, StatusCode, header};
+use listener::Key;
 use serde::Deserialize;
 
 use crate::http::admin::sign_ins::{enter, note_refusal};
 use crate::http::app::App;
-use crate::http::authenticate::AnyPeer;
-use crate::http::limits::Key;
-use crate::http::operators::{admit_identity, identity_actor};
-use crate::http::problem::{Error, Result};
-use crate::http::sign_in::Away;
+use crate::http::auth::authenticate::AnyPeer;
+use crate::http::auth::operators::{admit_identity, identity_actor};
+use crate::http::auth::sign_in::Away;
+use crate::http::reply::problem::{Error, Result};
 use crate::oidc::{BroughtBack, Unidentified};
 
-/// Providers may add more, and leave it empty.
+/// The parameters of the callback. Providers may add others, and may leave `state` empty.
 #[derive(Deserialize)]
 pub(super) struct CallbackQuery {
     #[serde(default)]
@@ -59,7 +57,7 @@ pub(super) async fn callback(_: AnyPeer, State(app): State<Arc<App>>, request: R
     let bearer = admit_identity(&parts, &app, identity).await?;
     let (_, cookie) = enter(&app, &bearer, now).await?;
     let cookies = [(header::SET_COOKIE, cookie), (header::SET_COOKIE, Away::unset()?)];
-    // Always the same place, without the code: where the operator was, the page knows by itself.
+    // Always the same location, without the code; the page remembers the operator's previous view.
     let headers = [
         (header::LOCATION, HeaderValue::from_static("/")),
         (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),

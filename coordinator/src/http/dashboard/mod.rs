@@ -1,5 +1,4 @@
-//! The dashboard at `/`: pages for operators, embedded in the program. They call the same routes as everybody else, with the
-//! cookie of a sign-in.
+//! The dashboard at `/`: embedded pages for operators. They use the public routes, with the cookie of a sign-in.
 
 mod assets;
 mod callback;
@@ -8,11 +7,12 @@ mod reference;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use http::header::{
-    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue,
-    IF_NONE_MATCH, REFERRER_POLICY, VARY,
+    CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderMap,
+    HeaderValue, IF_NONE_MATCH, REFERRER_POLICY, VARY,
 };
 use http::{HeaderName, StatusCode};
 
@@ -20,36 +20,37 @@ use assets::{Asset, Assets};
 use reference::Reference;
 
 use super::app::App;
-use super::authenticate::AnyPeer;
-use super::encoding::accepts_gzip;
-use super::etag;
+use super::auth::authenticate::AnyPeer;
 use super::extract::Path;
-use super::problem::{Error, Result};
+use super::reply::encoding::accepts_gzip;
+use super::reply::etag;
+use super::reply::problem::{Error, Result};
 use super::times::Times;
 use crate::oidc::CALLBACK;
 
-/// Nothing comes from elsewhere, no text becomes a script or a style, and no other page frames ours.
+/// Forbids foreign sources, text as script or style, and framing by other pages.
 const POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; \
      form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
 );
-/// Swagger UI writes attributes `style` and has pictures in its styles; scripts and requests are our own alone.
+/// Swagger UI uses inline styles and data images; scripts and requests are limited to this origin.
 const REFERENCE_POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; \
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 );
 const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
-/// Asked for again each time, and mostly answered with 304.
+/// Revalidated on each use, usually with 304.
 const REVALIDATE: HeaderValue = HeaderValue::from_static("no-cache");
-/// Its address changes with its content.
+/// For files whose URL changes with their content.
 const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 
-/// The page and what it loads. Whatever it shows is at other routes.
+/// Routes of the page and its files. Data comes from the API routes.
 pub(super) fn routes(times: Times) -> Router<Arc<App>> {
     Router::new()
         .route("/", times.short_undescribed(get(page)))
         .route("/assets/{version}/{*name}", times.short_undescribed(get(asset)))
+        .route("/ca.pem", times.short_undescribed(get(authority)))
         .route(CALLBACK, times.short_undescribed(get(callback::callback)))
         .route("/docs/api", times.short_undescribed(get(reference_page)))
         .route("/docs/api/{name}", times.short_undescribed(get(reference_file)))
@@ -62,9 +63,22 @@ async fn page(_: AnyPeer, headers: HeaderMap) -> Result<Response> {
 async fn asset(_: AnyPeer, Path((version, name)): Path<(String, String)>, headers: HeaderMap) -> Result<Response> {
     let assets = assets().await?;
     let asset = assets.find(&name).ok_or_else(|| Error::NotFound("the dashboard has no such file".to_owned()))?;
-    // A page of another release, from a coordinator beside this one, may ask for what this one has.
+    // During an upgrade, a page of another release may request a file from this one.
     let caching = if version == assets.version { FOR_EVER } else { REVALIDATE };
     Ok(answer(&headers, asset, caching, POLICY))
+}
+
+/// The certificate of our own authority; devices verify this coordinator by it. It is public: each handshake refers to it, and the browser
+/// has already verified the connection.
+async fn authority(_: AnyPeer, State(app): State<Arc<App>>) -> Result<Response> {
+    let own = app.authority.as_ref().filter(|_| app.config.http.certificate_file.is_none());
+    let own = own.ok_or_else(|| {
+        Error::NotFound(
+            "another authority issued this server's certificate (http.certificate_file): ask its operator".to_owned(),
+        )
+    })?;
+    let headers = [(CONTENT_TYPE, "application/x-pem-file"), (CONTENT_DISPOSITION, "attachment; filename=\"ca.pem\"")];
+    Ok((headers, own.certificate_pem().to_owned()).into_response())
 }
 
 async fn reference_page(_: AnyPeer, headers: HeaderMap) -> Result<Response> {
@@ -77,12 +91,12 @@ async fn reference_file(_: AnyPeer, Path(name): Path<String>, headers: HeaderMap
     Ok(answer(&headers, file, REVALIDATE, REFERENCE_POLICY))
 }
 
-/// The files of the reference, which are unpacked at the first request.
+/// The files of the API reference; unpacked at the first request.
 async fn reference() -> Result<&'static Reference> {
     tokio::task::spawn_blocking(Reference::get).await.map_err(Error::fault)?.map_err(Error::fault)
 }
 
-/// The files. They are compressed at the first request, which takes some milliseconds.
+/// The embedded files; compressed at the first request, within milliseconds.
 async fn assets() -> Result<&'static Assets> {
     tokio::task::spawn_blocking(Assets::get).await.map_err(Error::fault)?.map_err(Error::fault)
 }

@@ -1,4 +1,4 @@
-//! `GET /docs/api`: the OpenAPI document as a page to read and try, Swagger UI over `/openapi.json`.
+//! `GET /docs/api`: the API reference, Swagger UI over `/openapi.json`.
 
 use std::io::{self, Read as _};
 use std::sync::OnceLock;
@@ -14,17 +14,17 @@ macro_rules! file {
     };
 }
 
-/// The page and what it loads, by name.
+/// The page and its files by name.
 pub(super) struct Reference {
     pub(super) page: Asset,
     files: [(&'static str, Asset); 5],
 }
 
 impl Reference {
-    /// The files of this program.
+    /// The embedded files.
     ///
     /// # Errors
-    /// Compression failed, which only a lack of memory explains.
+    /// Decompression failed, which is only possible without memory.
     pub(super) fn get() -> Result<&'static Self, &'static io::Error> {
         static REFERENCE: OnceLock<io::Result<Reference>> = OnceLock::new();
         REFERENCE.get_or_init(Self::read).as_ref()
@@ -43,14 +43,14 @@ impl Reference {
                 ("reference.css", own("reference.css", file!("reference.css"))?),
                 ("swagger-ui-bundle.js", unpacked("swagger-ui-bundle.js", file!("vendor/swagger-ui-bundle.js.gz"))?),
                 ("swagger-ui.css", unpacked("swagger-ui.css", file!("vendor/swagger-ui.css.gz"))?),
-                // Whoever chose a theme for the dashboard has it here.
+                // Applies the dashboard's theme.
                 ("theme.js", own("theme.js", file!("../dashboard/theme.js"))?),
             ],
         })
     }
 }
 
-/// A file that the program has compressed.
+/// Unpacks an embedded compressed file.
 fn unpacked(name: &str, gzip: &'static [u8]) -> io::Result<Asset> {
     let mut plain = Vec::new();
     GzDecoder::new(gzip).read_to_end(&mut plain)?;

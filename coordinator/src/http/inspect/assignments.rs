@@ -20,9 +20,9 @@ use super::attempt::attempt_at;
 use super::narrow::{labels, named};
 use super::{List, PageQuery, page};
 use crate::http::app::App;
+use crate::http::auth::operators::{OfTask, Viewer};
 use crate::http::extract::{Json, Path, Query};
-use crate::http::operators::{OfTask, Viewer};
-use crate::http::problem::{Error, Result};
+use crate::http::reply::problem::{Error, Result};
 
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
@@ -79,7 +79,7 @@ pub(in crate::http) async fn list(
     Ok(Json(page(List::Assignments, views, limit, |view| view.participant, |view| view)))
 }
 
-/// The members of U2, U3, U4 and U5 in a session.
+/// The members of U2, U3, U4 and U5 in a secure aggregation session.
 struct Sets(Vec<(&'static str, HashSet<ParticipantId>)>);
 
 impl Sets {
@@ -104,7 +104,7 @@ impl Sets {
             return Vec::new();
         }
         let members = self.0.iter().filter(|(_, set)| set.contains(&participant)).map(|(name, _)| *name);
-        // Every member of the cohort had advertised keys.
+        // Every member of the cohort advertised keys.
         ["U1"].into_iter().chain(members).map(str::to_owned).collect()
     }
 }

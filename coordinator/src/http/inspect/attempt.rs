@@ -1,10 +1,10 @@
-//! The attempt that a view is about.
+//! Selects the attempt for a view.
 
 use federation::id::RoundKey;
 use store::entity::round::RoundRow;
 use store::{StoreError, Transaction};
 
-/// An attempt at a round; the latest if none is named.
+/// An attempt at a round; the latest by default.
 pub(super) async fn attempt_at(
     tx: &mut Transaction<'_>,
     round: RoundKey,

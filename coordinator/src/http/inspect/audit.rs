@@ -1,4 +1,4 @@
-//! `GET /v1/audit`, `/v1/audit/export` and `/v1/audit/key`: the log of all events, and what it is checked with.
+//! `GET /v1/audit`, `/v1/audit/export` and `/v1/audit/key`: the log of all events, and its verification key.
 
 use std::sync::Arc;
 
@@ -21,13 +21,13 @@ use wire::route;
 
 use super::narrow::{When, named};
 use super::page::{List, PageQuery, page};
-use crate::audit::{self, entry};
 use crate::http::app::App;
+use crate::http::auth::operators::{InScope, Viewer};
 use crate::http::extract::{Json, Query};
-use crate::http::operators::{InScope, Viewer};
-use crate::http::problem::{Error, Result};
+use crate::http::reply::problem::{Error, Result};
+use crate::records::audit::{self, entry};
 
-/// Entries of an export that are read at once.
+/// Entries read at once for an export.
 const PIECE: u32 = 500;
 
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -131,7 +131,7 @@ async fn last_head(app: &App) -> Result<Option<Head>> {
         .transpose()
 }
 
-/// Whom a query's actor may name.
+/// The actors matching a query's parameter.
 fn actors_named(named: &str) -> Result<Vec<ActorFilter>> {
     if let Ok(id) = named.parse::<Uuid>() {
         return Ok(vec![ActorFilter::Id(id.to_string())]);
@@ -142,7 +142,7 @@ fn actors_named(named: &str) -> Result<Vec<ActorFilter>> {
                 .to_owned(),
         ));
     }
-    // What a token is called says nothing of what it is.
+    // A token may have any name, including one of these words.
     let other = match named {
         "coordinator" => ActorFilter::Coordinator,
         digest => ActorFilter::Id(digest.to_ascii_lowercase()),
@@ -150,7 +150,7 @@ fn actors_named(named: &str) -> Result<Vec<ActorFilter>> {
     Ok(vec![ActorFilter::Name(named.to_owned()), other])
 }
 
-/// The kinds that a query names.
+/// The event kinds in a query.
 pub(super) fn kinds(names: Option<&str>) -> Result<Vec<EventKind>> {
     named("kind", names, &EventKind::ALL)
 }

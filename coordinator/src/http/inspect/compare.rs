@@ -18,11 +18,11 @@ use wire::route;
 use super::attempt::attempt_at;
 use super::round_view::views;
 use crate::http::app::App;
+use crate::http::auth::operators::{Bearer, InScope};
 use crate::http::extract::{Json, Query};
-use crate::http::operators::{Bearer, InScope};
-use crate::http::problem::{Error, Result};
+use crate::http::reply::problem::{Error, Result};
 
-/// How many columns a comparison has.
+/// Number of columns in a comparison.
 const COLUMNS: std::ops::RangeInclusive<usize> = 2..=8;
 
 #[derive(Debug, Default, Deserialize, IntoParams)]

@@ -1,4 +1,4 @@
-//! `GET /v1/devices`: which devices of which coordinators worked on sums, how often, and why it was these.
+//! `GET /v1/devices`: how often devices of each coordinator worked on sums, and the reasons for their choice.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,9 +14,9 @@ use wire::route;
 use super::narrow::When;
 use super::{List, PageQuery, page};
 use crate::http::app::App;
+use crate::http::auth::operators::InScope;
 use crate::http::extract::{Json, Query};
-use crate::http::operators::InScope;
-use crate::http::problem::Result;
+use crate::http::reply::problem::Result;
 
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
@@ -73,7 +73,7 @@ fn view(row: DeviceUse) -> DeviceView {
     }
 }
 
-/// A place in the list. Names may contain any character, so the cursor has both in hexadecimal digits.
+/// A position in the list. The cursor encodes both names in hexadecimal, since they may contain any character.
 #[derive(Debug, PartialEq, Eq)]
 struct Place(DeviceName);
 

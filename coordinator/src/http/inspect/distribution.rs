@@ -38,8 +38,8 @@ pub(super) fn distributions(metrics: &[RoundMetric]) -> (BTreeMap<String, Distri
     (views, rest)
 }
 
-/// Step between the points of a distribution, in hundredths: the finest at which all points are present. `None` for
-/// single points, which a task may declare.
+/// Step between the points of a distribution, in hundredths: the finest step with all points present. `None` for single points, allowed as
+/// ordinary metrics of a task.
 fn step(points: &BTreeMap<u8, &RoundMetric>) -> Option<u8> {
     let has_all = |step: &u8| (1..100 / step).all(|point| points.contains_key(&(point * step)));
     (1..=25).filter(|step| 100 % step == 0).find(has_all)

@@ -1,4 +1,4 @@
-//! Cache of views of rounds that have ended.
+//! Cache of views of ended rounds.
 
 use std::sync::Arc;
 
@@ -10,17 +10,17 @@ use wire::inspect::RoundView;
 
 /// Maximum size of the cache, in bytes of JSON: some thousand rounds of a typical task.
 const REMEMBERED_MAX: u64 = 8 << 20;
-/// About the size of a view.
+/// Approximate size of a view.
 const TYPICAL: u64 = 2 << 10;
 
-/// Cache of views of rounds that have ended; those that are asked for least go first. An entry is valid only for the exact row it was made
-/// from, which may still change when bytes in transit are counted after the end; everything else in a view is final.
+/// Cache of views of ended rounds; evicts the least used. An entry is valid only for the exact row it was made from. The row may still
+/// change after the end, when bytes in transit are counted; the rest of a view is final.
 pub(crate) struct EndedRounds(Cache<Attempt, Arc<Ended>, Bytes>);
 
 struct Ended {
     row: RoundRow,
     view: RoundView,
-    /// Of the view as JSON.
+    /// Size of the view as JSON.
     bytes: u64,
 }
 
@@ -51,10 +51,9 @@ impl EndedRounds {
         (ended.row == *row).then(|| ended.view.clone())
     }
 
-    /// Caches the view of a round that has ended for good.
+    /// Caches the view of a finally ended round.
     pub(super) fn remember(&self, row: RoundRow, view: &RoundView) {
-        // The participants that gave an update from the base are counted each time.
-        if !row.round.state.is_terminal() || row.round.lacks_participants() {
+        if !row.round.state.is_terminal() {
             return;
         }
         let Ok(json) = serde_json::to_vec(view) else { return };
@@ -115,7 +114,7 @@ mod tests {
             cache.remember(row(number, RoundState::Completed), &view(number));
             assert!(cache.0.weight() <= MAX, "after {number}: {}", cache.0.weight());
         }
-        // Of views of about 1 kB at least half of what there is room for.
+        // At about 1 kB each, at least half of the capacity.
         let found = (1..=2000).filter(|number| cache.find(&row(*number, RoundState::Completed)) == Some(view(*number)));
         assert!(found.count() >= 100, "{}", cache.0.len());
     }

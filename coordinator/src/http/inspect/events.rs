@@ -1,8 +1,8 @@
-//! `GET /v1/events` and `/v1/tasks/{task}/events`: events as they happen, as server-sent events.
+//! `GET /v1/events` and `/v1/tasks/{task}/events`: live events, as server-sent events.
 //!
-//! The id of each is its position in the log, and a stream begins with the id that it starts after. A stream that ends, for whatever
-//! reason, is continued after the last id that was received, on any coordinator, without loss or repetition. A client that accepts gzip gets
-//! parts that were compressed once for all such streams, each of which it can read as it arrives.
+//! The id of an event is its position in the log. A stream begins with the id of its start. After an interruption, a client resumes after
+//! the last received id, on any coordinator, without loss or repetition. Clients with gzip receive parts compressed once for all such
+//! streams, each decodable on arrival.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -17,11 +17,12 @@ use federation::id::{TaskId, TokenId};
 use federation::time::Timestamp;
 use futures_util::stream;
 use http::{HeaderMap, HeaderValue, header};
+use listener::Waits;
 use serde::Deserialize;
 use store::entity::event::EventFilter;
 use store::entity::sign_in::SignIn;
 use store::{StoreError, Transaction};
-use tokio::sync::{OwnedSemaphorePermit, broadcast};
+use tokio::sync::broadcast;
 use tokio::time::{Instant, sleep_until};
 use utoipa::IntoParams;
 use wire::audit::Entry;
@@ -29,21 +30,21 @@ use wire::headers::LAST_EVENT_ID;
 use wire::route;
 
 use super::audit::kinds;
-use crate::audit::entry;
-use crate::event_feed::gzip::{GzipStream, Piece};
-use crate::event_feed::{Batch, Chosen};
 use crate::http::app::App;
-use crate::http::encoding::accepts_gzip;
+use crate::http::auth::operators::{Bearer, InScope, OfTask, Viewer};
+use crate::http::event_streams::StreamPlace;
 use crate::http::extract::Query;
-use crate::http::operators::{Bearer, InScope, OfTask, Viewer};
-use crate::http::problem::{Error, Result};
-use crate::http::unsent::Waits;
+use crate::http::reply::encoding::accepts_gzip;
+use crate::http::reply::problem::{Error, Result};
+use crate::records::audit::entry;
+use crate::records::event_feed::gzip::{GzipStream, Piece};
+use crate::records::event_feed::{Batch, Chosen};
 
-/// A comment keeps the connection alive when nothing happens.
+/// Interval of keep-alive comments.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// How long a peer waits until it comes back, in milliseconds.
+/// A client's reconnection delay, in milliseconds.
 const RETRY_MS: u32 = 2_000;
-/// Entries that are read at once by whoever is behind.
+/// Entries read at once for a stream behind the feed.
 const PAGE: u32 = 200;
 
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -101,8 +102,8 @@ async fn follow(
         return Err(Error::ShuttingDown);
     }
     let filter = EventFilter { task, kinds: kinds(query.kind.as_deref())?, since: None, scope: bearer.scope.clone() };
-    let place = Arc::clone(&app.event_streams).try_acquire_owned().map_err(|_| Error::TooManyStreams)?;
-    // Before the end is read, so that nothing in between is missed.
+    let place = app.event_streams.take(bearer.key(), bearer.role)?;
+    // Subscribes before reading the end, to include events in between.
     let feed = app.events.listen();
     let end = app.store.read("end of events", |tx| Box::pin(async move { tx.last_event().await })).await?;
     let end = end.map_or(0, |(position, _)| position);
@@ -129,7 +130,7 @@ async fn follow(
         has_greeted: false,
         is_over: false,
         encoding,
-        _place: StreamPlace::taken(place),
+        _place: place,
     };
     let body = stream::unfold(Some(stream), |stream| async move {
         let mut stream = stream?;
@@ -144,24 +145,7 @@ async fn follow(
     Ok(response)
 }
 
-/// A place among the streams; counted while it is taken.
-struct StreamPlace(#[expect(dead_code, reason = "held")] OwnedSemaphorePermit);
-
-impl StreamPlace {
-    fn taken(permit: OwnedSemaphorePermit) -> Self {
-        metrics::describe_gauge!("tributary_event_streams", "Streams of events that are open now");
-        metrics::gauge!("tributary_event_streams").increment(1);
-        Self(permit)
-    }
-}
-
-impl Drop for StreamPlace {
-    fn drop(&mut self) {
-        metrics::gauge!("tributary_event_streams").decrement(1);
-    }
-}
-
-/// How a stream is sent.
+/// The encoding of a stream.
 enum Encoding {
     Plain,
     Gzip(GzipStream),
@@ -182,7 +166,7 @@ impl Encoding {
         headers.map(|(name, value)| (name, HeaderValue::from_static(value))).collect()
     }
 
-    /// What is sent of the next part.
+    /// Encodes the next part.
     fn encode(&mut self, part: Part) -> Bytes {
         match (self, part) {
             (Self::Plain, Part::Short(text)) => text,
@@ -192,7 +176,7 @@ impl Encoding {
         }
     }
 
-    /// What is sent after the last part, if anything.
+    /// The bytes after the last part, if any.
     fn end(self) -> Option<Bytes> {
         match self {
             Self::Plain => None,
@@ -203,21 +187,21 @@ impl Encoding {
 
 /// A part of a stream.
 enum Part {
-    /// A text too short to be worth compressing.
+    /// A text too short for compression.
     Short(Bytes),
     Entries(Chosen),
 }
 
-/// One stream.
+/// A stream of events.
 struct EventStream {
     app: Arc<App>,
     feed: broadcast::Receiver<Batch>,
     filter: EventFilter,
-    /// Who asked for it: it ends when the token or the sign-in does.
+    /// The bearer; the stream ends with its token or sign-in.
     bearer: Bearer,
-    /// The position up to which everything was sent, or is not wanted.
+    /// The last position sent or filtered out.
     at: u64,
-    /// Whether there are entries after that which the feed does not bring.
+    /// Whether the database has later entries missing from the feed.
     is_behind: bool,
     has_greeted: bool,
     is_over: bool,
@@ -227,10 +211,10 @@ struct EventStream {
 }
 
 impl EventStream {
-    /// What is sent next; `None` at the end.
+    /// The next bytes; `None` at the end.
     async fn next(&mut self) -> Option<Bytes> {
         if !std::mem::replace(&mut self.has_greeted, true) {
-            // The id is that of no event: whoever is cut off before the first one comes back to here, and not to the end.
+            // A client cut off before the first event resumes here instead of at the end of the log.
             let text = format!("retry: {RETRY_MS}\nid: {}\n\n", self.at);
             return Some(self.encoding.encode(Part::Short(text.into())));
         }
@@ -248,7 +232,7 @@ impl EventStream {
                     return Some(self.encoding.encode(part));
                 }
                 Err(error) => {
-                    // The peer comes back.
+                    // The client reconnects.
                     tracing::debug!(%error, "a stream of events ends: {error}");
                     return None;
                 }
@@ -262,7 +246,7 @@ impl EventStream {
         let (at, filter, bearer, now) = (self.at, &self.filter, &self.bearer, self.app.now());
         let read = self.app.store.read("missed events", |tx| {
             Box::pin(async move {
-                // What would say that it is over may be among those that are not wanted, or on a later page.
+                // The event that ends the bearer's access may be filtered out or on a later page.
                 if !counts(tx, bearer, now).await? {
                     return Ok(None);
                 }
@@ -279,14 +263,14 @@ impl EventStream {
         Ok(of_entries(Batch::new(at, rows.into_iter().map(entry)).choose(|_| true)))
     }
 
-    /// Waits for new entries, or for the time to say that there are none.
+    /// Waits for new entries or the next keep-alive.
     async fn listen(&mut self) -> Result<Option<Part>, StoreError> {
         let batch = tokio::select! {
             batch = self.feed.recv() => batch,
             () = sleep_until(self.beat_at) => return self.beat().await,
         };
         let Ok(batch) = batch else {
-            // Too slow for the feed, or it is over, which the next look tells.
+            // The receiver was too slow, or the feed has closed; the next read distinguishes them.
             self.is_over = matches!(batch, Err(broadcast::error::RecvError::Closed));
             self.is_behind = true;
             return Ok(None);
@@ -301,7 +285,7 @@ impl EventStream {
         Ok(of_entries(wanted))
     }
 
-    /// A comment, unless the token or the sign-in has ended meanwhile.
+    /// Sends a keep-alive comment, unless the token or the sign-in has ended.
     async fn beat(&mut self) -> Result<Option<Part>, StoreError> {
         let (bearer, now) = (&self.bearer, self.app.now());
         let found =
@@ -311,12 +295,12 @@ impl EventStream {
     }
 }
 
-/// Entries as a part of a stream, if there are any.
+/// Entries as a part of a stream, unless empty.
 fn of_entries(entries: Chosen) -> Option<Part> {
     (!entries.is_empty()).then_some(Part::Entries(entries))
 }
 
-/// Whether the bearer's token and sign-in still count.
+/// Whether the bearer's token and sign-in are still valid.
 async fn counts(tx: &mut Transaction<'_>, bearer: &Bearer, now: Timestamp) -> std::result::Result<bool, StoreError> {
     if let Some(sign_in) = &bearer.sign_in
         && tx.sign_in(sign_in.id).await?.is_none_or(|sign_in| sign_in.ended_at.is_some())
@@ -329,13 +313,13 @@ async fn counts(tx: &mut Transaction<'_>, bearer: &Bearer, now: Timestamp) -> st
     }
 }
 
-/// When whoever listens is told again that the stream is alive, or the stream is over.
+/// When to send the next keep-alive or end the stream.
 fn next_beat(app: &App, bearer: &Bearer) -> Instant {
     let left = |until: Timestamp| Duration::from_millis(until.0.saturating_sub(app.now().0).max(0).unsigned_abs());
     Instant::now() + bearer.until.map_or(HEARTBEAT, |until| left(until).min(HEARTBEAT))
 }
 
-/// Whether it says that the bearer's token or sign-in has ended.
+/// Whether an entry ends the bearer's token or sign-in.
 fn ends(entry: &Entry, bearer: &Bearer) -> bool {
     let names = |fact: &str, id: String| entry.event.body.get(fact) == Some(&Fact::Text(id));
     let token_ended =

@@ -14,6 +14,7 @@ mod page;
 pub(super) mod participants;
 pub(super) mod presets;
 pub(super) mod privacy;
+mod protection;
 mod round_view;
 pub(super) mod rounds;
 pub(super) mod servers;
@@ -30,7 +31,7 @@ pub(super) use page::{List, PageQuery, page};
 use super::app::App;
 use super::times::Times;
 
-/// What operators read, by token.
+/// Routes for operators' views, authorized by token.
 pub(super) fn routes(times: Times) -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
         .routes(times.short(routes!(tasks::list)))

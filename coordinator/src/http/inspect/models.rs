@@ -1,4 +1,4 @@
-//! `GET /v1/tasks/{task}/models`, which may wait for a new version, and `…/models/{version}`.
+//! `GET /v1/tasks/{task}/models`, optionally waiting for a new version, and `…/models/{version}`.
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ use wire::route;
 use super::wait::{Wait, Woken};
 use super::{List, PageQuery, page};
 use crate::http::app::App;
-use crate::http::etag::{IfNoneMatch, Revised, Tagged};
+use crate::http::auth::operators::{OfTask, Viewer};
 use crate::http::extract::{Json, Path, Query};
-use crate::http::operators::{OfTask, Viewer};
-use crate::http::problem::{Error, Result};
-use crate::provenance;
+use crate::http::reply::etag::{IfNoneMatch, Revised, Tagged};
+use crate::http::reply::problem::{Error, Result};
+use crate::records::provenance;
 
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
@@ -65,7 +65,7 @@ pub(in crate::http) async fn list(
     }
 }
 
-/// Whether a version of the task may have been published: by a round that ended, or by an operator.
+/// Whether the event may mean a new version of the task, from an ended round or an operator.
 fn may_publish(event: &WakeEvent, task: TaskId) -> bool {
     matches!(event, WakeEvent::Task(changed) if *changed == task)
         || matches!(event, WakeEvent::Round(round) if round.task == task)
@@ -108,13 +108,13 @@ pub(in crate::http) async fn provenance(
 /// A version of a task.
 ///
 /// # Errors
-/// `NotFound`; the store's.
+/// `NotFound`; errors of the store.
 pub(in crate::http) async fn stored(tx: &mut Transaction<'_>, task: TaskId, version: u32) -> Result<StoredVersion> {
     let row = tx.stored_version(task, version).await?;
     row.ok_or_else(|| Error::NotFound(format!("the task has no model version {version}")))
 }
 
-/// Whether its file is kept.
+/// Checks that the version's file is kept.
 ///
 /// # Errors
 /// `VersionRemoved`.

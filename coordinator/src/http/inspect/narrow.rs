@@ -1,4 +1,4 @@
-//! What narrows lists down: names, labels and times in queries.
+//! Filters for lists: names, labels and times in queries.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -11,7 +11,7 @@ use utoipa::openapi::{RefOr, Schema};
 use utoipa::{IntoParams, PartialSchema, ToSchema};
 
 use super::page::PageQuery;
-use crate::http::problem::{Error, Result};
+use crate::http::reply::problem::{Error, Result};
 use crate::times::parse_time;
 
 /// A page of what has a state and a beginning.
@@ -32,14 +32,14 @@ pub(in crate::http) struct NarrowedQuery {
 }
 
 impl NarrowedQuery {
-    /// The page, the states of `all` that are named, and the time.
+    /// Splits the query into the page, the named states among `all`, and the time.
     pub(super) fn read<T: FromStr + Display>(self, all: &[T]) -> Result<(PageQuery, Vec<T>, Option<Timestamp>)> {
         let Self { cursor, limit, state, since } = self;
         Ok((PageQuery { cursor, limit }, named("state", state.as_deref(), all)?, since.map(|When(since)| since)))
     }
 }
 
-/// The values that a parameter names, separated by commas; none if it is absent.
+/// Parses a comma-separated list of values; empty if absent.
 pub(super) fn named<T: FromStr + Display>(parameter: &str, names: Option<&str>, all: &[T]) -> Result<Vec<T>> {
     let known = |name: &str| {
         name.trim().parse::<T>().map_err(|_| {
@@ -50,7 +50,7 @@ pub(super) fn named<T: FromStr + Display>(parameter: &str, names: Option<&str>, 
     names.map_or_else(|| Ok(Vec::new()), |names| names.split(',').map(known).collect())
 }
 
-/// Labels as `NAME=VALUE`, each once.
+/// Parses labels of the form `NAME=VALUE`, each name once.
 pub(super) fn labels(wanted: &[String]) -> Result<BTreeMap<String, String>> {
     let mut labels = BTreeMap::new();
     for text in wanted {

@@ -7,13 +7,13 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 use wire::inspect::Page;
 
-use crate::http::problem::{Error, Result};
+use crate::http::reply::problem::{Error, Result};
 
 /// Default and maximum number of items per page.
 const PAGE: u32 = 50;
 const PAGE_MAX: u32 = 500;
 
-/// What a list is of. Each has cursors of its own: what follows the name is a place that others may have, too.
+/// The kind of a list. Cursors contain it, so a cursor of another list is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::http) enum List {
     Tasks,
@@ -44,12 +44,12 @@ impl List {
         }
     }
 
-    /// The cursor for what comes after a place.
+    /// The cursor for the items after a position.
     pub(super) fn cursor(self, place: impl Display) -> String {
         format!("{}.{place}", self.name())
     }
 
-    /// The place that a cursor of this list names.
+    /// The position in a cursor of this list.
     fn place<T: FromStr>(self, cursor: &str) -> Option<T> {
         cursor.strip_prefix(self.name())?.strip_prefix('.')?.parse().ok()
     }
@@ -74,10 +74,10 @@ impl PageQuery {
         }
     }
 
-    /// The place that the page comes after.
+    /// The position before the page.
     ///
     /// # Errors
-    /// The cursor is none of this kind of list.
+    /// The cursor belongs to another kind of list.
     pub(in crate::http) fn place<T: FromStr>(&self, list: List) -> Result<Option<T>> {
         let Some(cursor) = &self.cursor else { return Ok(None) };
         let refused = || {

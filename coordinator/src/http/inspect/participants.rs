@@ -14,10 +14,10 @@ use wire::route;
 use super::narrow::{When, labels};
 use super::{List, PageQuery, page};
 use crate::http::app::App;
-use crate::http::etag::{IfNoneMatch, Revised, Tagged};
+use crate::http::auth::operators::Viewer;
 use crate::http::extract::{Json, Path, Query};
-use crate::http::operators::Viewer;
-use crate::http::problem::{Error, Result};
+use crate::http::reply::etag::{IfNoneMatch, Revised, Tagged};
+use crate::http::reply::problem::{Error, Result};
 
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
@@ -96,7 +96,7 @@ pub(in crate::http) async fn read(
 }
 
 impl Revised for ParticipantView {
-    /// Without its check-ins and draws.
+    /// Excludes check-ins and draws.
     fn revision(&self) -> serde_json::Result<Vec<u8>> {
         let Self {
             id,

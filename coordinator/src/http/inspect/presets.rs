@@ -1,12 +1,12 @@
-//! `GET /v1/presets`: the built-in tasks to begin with.
+//! `GET /v1/presets`: built-in example tasks.
 
 use task_spec::{PRESETS, Preset};
 use wire::inspect::{Page, PresetView};
 use wire::route;
 
+use crate::http::auth::operators::Viewer;
 use crate::http::extract::Json;
-use crate::http::operators::Viewer;
-use crate::http::problem::{Error, Result};
+use crate::http::reply::problem::{Error, Result};
 
 /// List the built-in tasks to begin with, by name.
 #[utoipa::path(

@@ -1,5 +1,4 @@
-//! `GET /v1/tasks/{task}/privacy`: the ledger, verified row by row before any figure is shown; `GET /v1/privacy`: the
-//! total over all ledgers.
+//! `GET /v1/tasks/{task}/privacy`: the ledger, verified row by row first; `GET /v1/privacy`: the total over all ledgers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,11 +18,11 @@ use wire::route;
 
 use super::{List, PageQuery};
 use crate::http::app::App;
+use crate::http::auth::operators::{InScope, OfTask, Viewer};
 use crate::http::extract::{Json, Query};
-use crate::http::operators::{InScope, OfTask, Viewer};
-use crate::http::problem::{Error, Result};
-use crate::ledger::{self, LedgerFault};
-use crate::ledger_end::StoredEnd;
+use crate::http::reply::problem::{Error, Result};
+use crate::privacy::ledger::{self, LedgerFault};
+use crate::privacy::ledger_end::StoredEnd;
 use recipe::server::PrivateTask;
 
 /// Maximum number of future rounds to compute.
@@ -95,7 +94,7 @@ pub(in crate::http) struct TotalQuery {
     delta: Option<f64>,
 }
 
-/// A task's ledger, or the reason there is none.
+/// A task's ledger, or the reason for its absence.
 type OpenedLedger = (TaskRow, Arc<PrivateTask>, std::result::Result<Ledger, LedgerFault>);
 
 /// Get an upper bound on what all private tasks together have revealed about a participant of each.
@@ -143,12 +142,12 @@ async fn open_all(app: &Arc<App>, scope: TaskScope) -> Result<Vec<OpenedLedger>>
                     return Ok(opened);
                 }
                 for task in page.into_iter().filter(|task| task.spec.privacy.is_private()) {
-                    // Validated when it was created; a task without a model has released nothing.
+                    // Validated at creation; a task without a model has released nothing.
                     let Some(private) = models.of(&task).ok().and_then(|model| model.private.clone()) else {
                         continue;
                     };
-                    // Of a task that has just been created there is nothing to compare.
-                    let end = ends.get(&task.id).unwrap_or(&StoredEnd::Nothing { is_missed: false });
+                    // A task created after the ends were read has released nothing.
+                    let Some(end) = ends.get(&task.id) else { continue };
                     let ledger = match ledger::read(tx, &task, &private, sealer, end).await {
                         Ok(ledger) => Ok(ledger),
                         Err(LedgerFault::Store(error)) => return Err(error),
@@ -162,7 +161,7 @@ async fn open_all(app: &Arc<App>, scope: TaskScope) -> Result<Vec<OpenedLedger>>
     Ok(read.await?)
 }
 
-/// The stored ends of their ledgers.
+/// Reads the stored ends of the tasks' ledgers.
 async fn ends(app: &Arc<App>, filter: &TaskFilter) -> Result<HashMap<TaskId, StoredEnd>> {
     let private = app.store.read("private_tasks", |tx| {
         Box::pin(async move {
@@ -185,7 +184,7 @@ async fn ends(app: &Arc<App>, filter: &TaskFilter) -> Result<HashMap<TaskId, Sto
 fn release(row: &PrivacyRow, ledger: &Ledger) -> Option<ReleaseView> {
     let sealed = &ledger.rows().get(usize::try_from(row.idx).ok()?)?.row;
     let LedgerRow { index, release, rho, rdp, pld, total, accounting } = sealed;
-    // Neighbours differ by one participant: if sampling hides who was drawn, an exact count would reveal it.
+    // Neighbouring data sets differ by one participant: with a secret draw, an exact count would reveal a participant.
     let participants = (!release.sampled.is_secret()).then_some(release.participants);
     let mut parameters = serde_json::to_value(release).ok()?;
     if participants.is_none() {

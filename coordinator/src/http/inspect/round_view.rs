@@ -1,5 +1,4 @@
-//! Views of rounds. A page is read with a fixed number of statements, plus a few for each round in progress or ended
-//! for lack of participants; other ended rounds are cached.
+//! Views of rounds. A page takes a fixed number of statements, plus one for each selecting round; views of ended rounds are cached.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,18 +15,18 @@ use store::entity::task::TaskRow;
 use store::{StoreError, Transaction};
 use task_spec::CODEC_METRICS;
 use wire::inspect::{
-    BufferView, CompressionView, GroupView, MetricView, ModelVersionRef, PhaseView, RoundView, SessionView, SumWorkView,
+    BufferView, CompressionView, GroupView, ModelVersionRef, PhaseView, RoundView, SessionView, SumWorkView,
 };
 
 use super::distribution::distributions;
 use crate::http::app::App;
-use crate::models::Models;
-use crate::session::given_by;
+use crate::privacy::rounding::Figures;
+use crate::rounds::models::Models;
 
 /// Views of rounds of one task, in the order of `rows`.
 ///
 /// # Errors
-/// Those of the store; [`StoreError::Corrupt`] for a round without a base.
+/// Errors of the store; [`StoreError::Corrupt`] for a round without a base.
 pub(super) async fn views(
     tx: &mut Transaction<'_>,
     app: &App,
@@ -49,7 +48,7 @@ pub(super) async fn views(
             Some(view) => view,
             None => {
                 let summary = summaries.next().unwrap_or_default();
-                let present = Present::read(tx, &app.models, &row.round, now).await?;
+                let present = Present::read(tx, &row.round, now).await?;
                 let view = view(&app.models, task, &row, summary, present)?;
                 app.ended_rounds.remember(row, &view);
                 view
@@ -60,27 +59,21 @@ pub(super) async fn views(
     Ok(views)
 }
 
-/// Additional data for a round that waits for participants, or failed for lack of them: at most one per task.
+/// Additional data for a round waiting for participants: at most one per task.
 struct Present {
     checked_in: u32,
-    base_given_by: u32,
     now: Timestamp,
 }
 
 impl Present {
-    async fn read(
-        tx: &mut Transaction<'_>,
-        models: &Models,
-        round: &Round,
-        now: Timestamp,
-    ) -> Result<Self, StoreError> {
+    async fn read(tx: &mut Transaction<'_>, round: &Round, now: Timestamp) -> Result<Self, StoreError> {
         let checked_in = if round.state == RoundState::Selecting {
             let keys_for = round.limits.secure.is_some().then_some(round.key);
             tx.count_checked_in(round.key.task, keys_for, now).await?
         } else {
             0
         };
-        Ok(Self { checked_in, base_given_by: given_by(tx, models, round).await?, now })
+        Ok(Self { checked_in, now })
     }
 }
 
@@ -103,7 +96,8 @@ fn view(
     let spent = round.state == RoundState::Failed && was_spent(round, &summary.history);
     let dropped_why: BTreeMap<_, _> = summary.states.into_iter().filter(|(state, _)| state.is_dropped()).collect();
     let charged = summary.charged.and_then(|row| serde_json::from_str::<SealedRow>(&row).ok());
-    let metric = |metric: &RoundMetric| (metric.name.clone(), MetricView { value: metric.value, count: metric.count });
+    let figures = Figures::of(&task.spec);
+    let metric = |metric: &RoundMetric| (metric.name.clone(), figures.metric(metric));
     let (distributions, means) = distributions(&row.metrics);
     Ok(RoundView {
         task: round.key.task,
@@ -125,10 +119,9 @@ fn view(
         bytes_down: row.bytes_down,
         metrics: means.into_iter().filter(|metric| !is_codecs(metric)).map(metric).collect(),
         distributions,
-        compression: compression_view(models, task, row),
+        compression: compression_view(models, task, row).map(|view| figures.compression(view, row.reported)),
         buffer,
         epsilon: charged.map(|sealed| super::privacy::epsilon(&sealed.row.total)),
-        base_given_by: present.base_given_by,
         round_trip_ms: round.limits.round_trip_ms,
         base: ModelVersionRef { version: round.base_version, sha256: base },
         model: summary.made.map(|made| ModelVersionRef { version: made.version, sha256: made.sha256 }),
@@ -143,7 +136,7 @@ fn is_codecs(metric: &RoundMetric) -> bool {
     CODEC_METRICS.contains(&metric.name.as_str())
 }
 
-/// The savings follow from the task; the cost is among the round's metrics.
+/// The savings and the error of compression. The task determines the savings; the error is among the round's metrics.
 fn compression_view(models: &Models, task: &TaskRow, row: &RoundRow) -> Option<CompressionView> {
     let compression = task.spec.compression?;
     let model = models.of(task).ok()?;
@@ -159,7 +152,7 @@ fn compression_view(models: &Models, task: &TaskRow, row: &RoundRow) -> Option<C
     })
 }
 
-/// The versions from which the round's updates were trained ahead, once its cohort is drawn.
+/// The base versions of the round's ahead-of-round updates, once its cohort is drawn.
 fn buffer_view(task: &TaskRow, round: &Round, versions: &[u32]) -> Option<BufferView> {
     let (oldest_version, newest_version) = (*versions.iter().min()?, *versions.iter().max()?);
     let ahead = task.spec.ahead()?;
@@ -176,7 +169,7 @@ fn buffer_view(task: &TaskRow, round: &Round, versions: &[u32]) -> Option<Buffer
     })
 }
 
-/// Whether masked inputs may have left their participants before it ended.
+/// Whether masked inputs may have left their participants before the round ended.
 fn was_spent(round: &Round, history: &[RoundChange]) -> bool {
     history.iter().any(|change| Round { state: change.state, ..round.clone() }.is_spent())
 }
@@ -216,7 +209,7 @@ fn work_view(work: SumWork) -> SumWorkView {
     }
 }
 
-/// The session's numbers follow from the task and the cohort size, so they are available long after the session.
+/// The session's numbers. They depend only on the task and the cohort size, so they outlive the session.
 fn session_view(models: &Models, task: &TaskRow, row: &RoundRow, messages: &Stats) -> Option<SessionView> {
     let round = &row.round;
     let limits = round.limits.secure.filter(|_| round.cohort > 0)?;
@@ -263,9 +256,9 @@ fn phases(
         let next = history.get(index + 1);
         let (min, max) = limits(round, change.state);
         let count = match (change.state, next) {
-            // The number drawn, or present when it ended without a cohort, or present now.
+            // The number drawn, the number present at the end without a cohort, or the number present now.
             (RoundState::Selecting, next) => next.map_or(checked_in, |next| next.count),
-            // For a phase that is running or has failed, counts its messages.
+            // A running or failed phase counts its messages.
             (RoundState::Sharing, _) => count(messages, MessageKind::Shares),
             (RoundState::Confirming, _) => count(messages, MessageKind::Consistency),
             (RoundState::Unmasking, _) => count(messages, MessageKind::Unmasking),

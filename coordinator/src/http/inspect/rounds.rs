@@ -19,10 +19,10 @@ use super::round_view::views;
 use super::wait::{Wait, Woken};
 use super::{List, page};
 use crate::http::app::App;
-use crate::http::etag::{IfNoneMatch, Revised, Tagged};
+use crate::http::auth::operators::{OfTask, Viewer};
 use crate::http::extract::{Json, Path, Query};
-use crate::http::operators::{OfTask, Viewer};
-use crate::http::problem::{Error, Result};
+use crate::http::reply::etag::{IfNoneMatch, Revised, Tagged};
+use crate::http::reply::problem::{Error, Result};
 
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
@@ -96,7 +96,7 @@ pub(in crate::http) async fn show(
     let mut wait = Wait::begin(&app, query.wait_ms);
     loop {
         let found = find(&app, &task, key, query.attempt).await?;
-        // A round that does not exist yet may be waited for too.
+        // A client may also wait for a future round.
         let found = match found {
             Some(view) if query.after_state != Some(view.state) => return Ok(Tagged(view)),
             found => found,
@@ -137,10 +137,10 @@ pub(in crate::http) async fn read(
     Ok(views(tx, app, task, vec![row]).await?.pop())
 }
 
-/// The revision of the view of an attempt: its identity alone, since no write depends on how far it has come.
+/// The revision of an attempt's view: only its identity, since writes do not depend on the progress.
 ///
 /// # Errors
-/// It cannot be written as JSON.
+/// JSON serialization failed.
 pub(in crate::http) fn revision(Attempt { task, round, attempt }: Attempt) -> serde_json::Result<Vec<u8>> {
     serde_json::to_vec(&(task, round, attempt))
 }

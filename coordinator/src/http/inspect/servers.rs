@@ -1,4 +1,4 @@
-//! `GET /v1/tasks/{task}/servers`: who serves a task's model, as they say.
+//! `GET /v1/tasks/{task}/servers`: the model servers of a task, as they report.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use wire::route;
 
 use super::{List, PageQuery, page};
 use crate::http::app::App;
+use crate::http::auth::operators::{OfTask, Viewer};
 use crate::http::extract::{Json, Query};
-use crate::http::operators::{OfTask, Viewer};
-use crate::http::problem::Result;
+use crate::http::reply::problem::Result;
 
 /// List who serves the task's model, by name.
 ///
@@ -35,7 +35,7 @@ pub(in crate::http) async fn list(
     Ok(Json(Page { items: items.into_iter().flatten().collect(), next_cursor }))
 }
 
-/// None of a report that this program cannot read: a newer one beside it has taken it.
+/// Returns `None` for an unreadable report, stored by a newer coordinator.
 fn view(row: ModelServer) -> Option<ServerView> {
     let ModelServer { task, name, report, told_at, expires_at: _ } = row;
     match serde_json::from_str(&report) {

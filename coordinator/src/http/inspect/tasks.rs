@@ -10,20 +10,22 @@ use http::HeaderValue;
 use store::entity::task::{TaskChange, TaskFilter, TaskRow};
 use store::{StoreError, Transaction};
 use wire::headers::LAST_EVENT_ID;
-use wire::inspect::{Page, StatusChange, TaskSummary, TaskView};
+use wire::inspect::{CertifiedBy, Page, StatusChange, TaskSummary, TaskView};
 use wire::route;
 
 use super::narrow::NarrowedQuery;
+use super::protection::protection;
 use super::{List, page};
 use crate::http::app::App;
-use crate::http::etag::{IfNoneMatch, Revised, Tagged};
+use crate::http::auth::operators::{InScope, OfTask, Viewer};
 use crate::http::extract::{Json, Query};
-use crate::http::operators::{InScope, OfTask, Viewer};
-use crate::http::problem::{Error, Result};
-use crate::reported_rounds::behind;
-use crate::retries::Retries;
-use crate::shortage::shortage;
-use crate::waiting_for::waiting_for;
+use crate::http::reply::etag::{IfNoneMatch, Revised, Tagged};
+use crate::http::reply::problem::{Error, Result};
+use crate::rounds::models::Models;
+use crate::rounds::reported_rounds::behind;
+use crate::rounds::waiting::retries::Retries;
+use crate::rounds::waiting::shortage::{participants, shortage};
+use crate::rounds::waiting::waiting_for::waiting_for;
 
 /// List tasks, newest first.
 #[utoipa::path(
@@ -45,7 +47,7 @@ pub(in crate::http) async fn list(
         .store
         .read("list_tasks", |tx| {
             Box::pin(async move {
-                // Before the tasks: what these show may be newer, and is told once more.
+                // The position is read before the tasks: the tasks may be newer, and some events may then be repeated.
                 let end = tx.last_event().await?.map_or(0, |(position, _)| position);
                 Ok::<_, StoreError>((end, tx.tasks_where(filter, cursor, limit + 1).await?))
             })
@@ -67,17 +69,31 @@ pub(in crate::http) async fn show(
 }
 
 pub(in crate::http) async fn find(app: &App, id: TaskId) -> Result<TaskView> {
-    let (retries, now) = (app.retries, app.now());
-    let found = app.store.read("show_task", |tx| Box::pin(async move { read(tx, id, retries, now).await }));
+    let (terms, now) = (ViewTerms::of(app), app.now());
+    let found = app.store.read("show_task", |tx| Box::pin(async move { read(tx, id, terms, now).await }));
     let found = found.await?;
     found.ok_or_else(|| Error::NotFound(format!("there is no task {id}")))
 }
 
-/// The same within a transaction.
+/// The parts of a task's view that depend on its coordinator.
+#[derive(Clone, Copy)]
+pub(in crate::http) struct ViewTerms<'a> {
+    models: &'a Models,
+    certified_by: CertifiedBy,
+    retries: Retries,
+}
+
+impl<'a> ViewTerms<'a> {
+    pub(in crate::http) fn of(app: &'a App) -> Self {
+        Self { models: &app.models, certified_by: app.members.certified_by(), retries: app.retries }
+    }
+}
+
+/// Reads the view within a transaction.
 pub(in crate::http) async fn read(
     tx: &mut Transaction<'_>,
     id: TaskId,
-    retries: Retries,
+    terms: ViewTerms<'_>,
     now: Timestamp,
 ) -> std::result::Result<Option<TaskView>, StoreError> {
     let Some(row) = tx.task(id).await? else { return Ok(None) };
@@ -86,23 +102,26 @@ pub(in crate::http) async fn read(
     let latest = tx.round(row.next_round()).await?;
     let shortage = shortage(tx, &row, latest.as_ref().map(|row| &row.round), now).await?;
     let since = history.last().map_or(row.created_at, |change| change.at);
-    let waiting_for = Some(waiting_for(tx, &row, since, latest.as_ref(), shortage.as_ref(), retries, now).await?);
-    Ok(Some(TaskView { behind, shortage, waiting_for, ..view(row, history) }))
+    let waiting_for = Some(waiting_for(tx, &row, since, latest.as_ref(), shortage.as_ref(), terms.retries, now).await?);
+    let protection = Some(protection(tx, terms.models, &row, terms.certified_by).await?);
+    let participants = participants(tx, &row, now).await?;
+    Ok(Some(TaskView { protection, behind, shortage, participants, waiting_for, ..view(row, history) }))
 }
 
 impl Revised for TaskView {
-    /// Without rounds that complete or are lost, their versions, and who waits for them. What versions were restored shows in how many more
-    /// there are than rounds.
+    /// Excludes completed and lost rounds, their versions and spent epsilon, and the waiting participants. A restored version shows as more
+    /// versions than rounds.
     fn revision(&self) -> serde_json::Result<Vec<u8>> {
         let Self {
             summary,
             rounds_forfeited: _,
             spec,
-            updates_readable_by: _,
+            protection: _,
             history,
             promoted_version,
             behind: _,
             shortage: _,
+            participants: _,
             waiting_for: _,
         } = self;
         let restored = summary.model_version.saturating_sub(summary.rounds_completed);
@@ -113,17 +132,16 @@ impl Revised for TaskView {
 fn view(row: TaskRow, history: Vec<TaskChange>) -> TaskView {
     let change =
         |change: TaskChange| StatusChange { status: change.status.to_string(), at: change.at, detail: change.detail };
-    let secure = row.spec.secure_aggregation.enabled;
     TaskView {
         summary: summary(&row),
         rounds_forfeited: row.rounds_forfeited,
         promoted_version: row.promoted_version,
         spec: row.spec,
-        // Without secure aggregation the coordinator, and so its operator, sees each update.
-        updates_readable_by: if secure { "nobody" } else { "operator" }.to_owned(),
+        protection: None,
         history: history.into_iter().map(change).collect(),
         behind: None,
         shortage: None,
+        participants: None,
         waiting_for: None,
     }
 }

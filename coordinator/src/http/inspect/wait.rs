@@ -1,4 +1,4 @@
-//! Waiting for a change of what a view shows.
+//! Long polls for a change of a view.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -8,30 +8,30 @@ use tokio::time::Sleep;
 
 use crate::http::app::App;
 
-/// A request that waits for a change, as long as it asks to and the configuration allows.
+/// A request waiting for a change, for its requested time within the configured limit.
 pub(super) struct Wait<'a> {
     app: &'a App,
     events: WakeSubscription,
     end: Pin<Box<Sleep>>,
 }
 
-/// Why a wait is over.
+/// Why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Woken {
-    /// What is shown may have changed.
+    /// The view may have changed.
     Changed,
     TimeIsUp,
     ShuttingDown,
 }
 
 impl<'a> Wait<'a> {
-    /// Made before the first read, so that no change in between is missed.
+    /// Starts the wait. Call it before the first read, to notice changes in between.
     pub(super) fn begin(app: &'a App, wait_ms: u64) -> Self {
         let wait = Duration::from_millis(wait_ms).min(app.config.http.poll_max());
         Self { app, events: app.store.wake().subscribe(), end: Box::pin(tokio::time::sleep(wait)) }
     }
 
-    /// Waits for an event that is one of these.
+    /// Waits for a matching event.
     pub(super) async fn next(&mut self, is_one: impl Fn(&WakeEvent) -> bool) -> Woken {
         let events = &mut self.events;
         let changed = async {

@@ -1,19 +1,18 @@
-//! The answers of an operation: those that its handler names, and those that follow from what it takes.
+//! The responses of an operation: those declared by its handler, and those implied by its inputs.
 
 use serde_json::{Value, json};
 use utoipa::ToSchema as _;
 use wire::headers::MEDIA_PROBLEM;
 use wire::problem::{Problem, ProblemType};
 
-/// What any request may be answered with: it speaks another version, is badly signed, takes too long or comes too often, or the
-/// coordinator cannot serve it.
+/// Statuses of any request: unsupported version, bad signature, timeout, rate limit, or coordinator failure.
 const ANY: [u16; 6] = [400, 401, 408, 429, 500, 503];
-/// What a request that needs somebody may be answered with: whoever it is may not do this.
+/// 403 of authenticated routes.
 const OF_SOMEBODY: [u16; 1] = [403];
-/// What a request with a body may be answered with: the body is too large, of another type, or says what cannot be.
+/// Statuses of requests with a body: too large, wrong media type, or invalid content.
 const WITH_BODY: [u16; 3] = [413, 415, 422];
 
-/// Adds the statuses that the handler does not name, and to every problem its types and form.
+/// Adds the undeclared statuses, and the types and format of every problem.
 pub(super) fn complete(operation: &mut Value) {
     let takes = |place: &str| {
         let parameters = operation["parameters"].as_array().into_iter().flatten();
@@ -50,7 +49,7 @@ pub(super) fn complete(operation: &mut Value) {
     }
 }
 
-/// The answer of a status that problems have, with their types; of any other, nothing.
+/// The response for a problem status, with its types; an empty object for other statuses.
 pub(super) fn problem(status: &str) -> Value {
     let kinds = ProblemType::ALL.iter().filter(|kind| kind.status().to_string() == status);
     let codes: Vec<_> = kinds.map(|kind| kind.code()).collect();

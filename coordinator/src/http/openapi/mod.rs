@@ -17,7 +17,7 @@ use wire::problem::{Problem, ProblemType};
 
 pub(super) use shapes::{FIELDS, RFC3339, Shape, Shapes, TIMES};
 
-/// A body of bytes.
+/// A binary body.
 pub(super) struct Octets;
 
 impl PartialSchema for Octets {
@@ -29,7 +29,7 @@ impl PartialSchema for Octets {
 
 impl ToSchema for Octets {}
 
-/// A header of a request.
+/// A request header.
 pub(super) fn header(name: &str, is_required: bool, description: &str) -> Parameter {
     described(name, is_required, description, ObjectBuilder::new().schema_type(Type::String))
 }
@@ -44,14 +44,14 @@ fn described(name: &str, is_required: bool, description: &str, schema: ObjectBui
         .build()
 }
 
-/// The header that names the attempt.
+/// The attempt header.
 pub(super) fn attempt() -> Parameter {
     let number = SchemaFormat::KnownFormat(KnownFormat::Int32);
     let schema = ObjectBuilder::new().schema_type(Type::Integer).format(Some(number)).minimum(Some(0));
     described(ATTEMPT, true, "The attempt of the round.", schema)
 }
 
-/// Headers of a request that needs only the attempt.
+/// Headers of a request with only the attempt.
 pub(super) struct AttemptHeader;
 
 impl IntoParams for AttemptHeader {
@@ -60,19 +60,19 @@ impl IntoParams for AttemptHeader {
     }
 }
 
-/// The document as text: generated once with the router, so that answers share its memory.
+/// The document as text. Generated once with the router, so that responses share its memory.
 #[derive(Default)]
 pub(crate) struct Document(OnceLock<Bytes>);
 
 impl Document {
-    /// Everything that the routers described, with what all paths have in common, as JSON; and the shapes of answers.
+    /// The document of all described routes with the common parts, as JSON, and the shapes of responses.
     pub(super) fn of(described: &OpenApi) -> (Bytes, Shapes) {
         let mut document = complete(described);
         let shapes = shapes::describe(&mut document);
         (document.to_string().into(), shapes)
     }
 
-    /// Keeps the document. All routers of a service describe the same, so the first one writes it.
+    /// Stores the document. All routers of a service describe the same, so only the first call writes it.
     pub(super) fn write(&self, document: Bytes) {
         self.0.get_or_init(|| document);
     }
@@ -82,7 +82,7 @@ impl Document {
     }
 }
 
-/// Adds parts that all operations share.
+/// Adds the parts common to all operations.
 fn complete(described: &OpenApi) -> Value {
     let mut document = json!(described);
     for (path, item) in document["paths"].as_object_mut().into_iter().flatten() {
@@ -120,8 +120,7 @@ fn complete(described: &OpenApi) -> Value {
     })
 }
 
-/// Says of each `{ "count": … }` or `{ "fraction": … }` that it has no other key: an enum that its key tells is an object of one key,
-/// which its generated schema does not say.
+/// Closes externally tagged enum variants such as `{ "count": … }` to other keys, which their generated schema omits.
 fn close(schema: &mut Value) {
     for branch in schema.get_mut("oneOf").and_then(Value::as_array_mut).into_iter().flatten() {
         let told_by_key = branch["properties"].as_object().is_some_and(|properties| {
@@ -134,8 +133,7 @@ fn close(schema: &mut Value) {
     }
 }
 
-/// Gives each object within a variant of an enum a name of its own: generators of clients make a type of every object, and those that
-/// have none are lost.
+/// Names the object within each enum variant: client generators need a named type for every object.
 fn name_objects(schemas: &mut Map<String, Value>) {
     let mut named = Map::new();
     for (name, schema) in schemas.iter_mut() {
@@ -152,7 +150,7 @@ fn name_objects(schemas: &mut Map<String, Value>) {
     schemas.extend(named);
 }
 
-/// Says of unsigned integers what they may be at most: as generated, they have the formats of signed ones.
+/// Adds the maximum of unsigned integers, which the generated schema formats as signed.
 fn bound(schema: &mut Value) {
     let is_unsigned = schema["minimum"].as_f64().is_some_and(|minimum| minimum >= 0.0);
     let unsigned = match schema["format"].as_str().filter(|_| is_unsigned) {
@@ -173,10 +171,10 @@ fn bound(schema: &mut Value) {
     }
 }
 
-/// Adds the path's variables, the answers that its handler does not name, and the role that a token needs.
+/// Adds the path variables, the undeclared responses, and the required role.
 fn describe(method: &str, path: &str, operation: &mut Value) {
     let is_list = operation["parameters"].as_array().into_iter().flatten().any(|own| own["name"] == "cursor");
-    // Handlers in different files share names, which an operation id must not.
+    // Handler names repeat across files; operation ids must be unique.
     operation["operationId"] = names::operation(method, path, is_list).into();
     let names = path.split('{').skip(1).filter_map(|part| part.split_once('}')).map(|(name, _)| name);
     let mut parameters: Vec<_> =
@@ -190,7 +188,7 @@ fn describe(method: &str, path: &str, operation: &mut Value) {
     }
 }
 
-/// What a variable of a path may be.
+/// The schema of a path variable.
 fn variable(name: &str) -> Value {
     match name {
         "round" | "version" | "part" => {

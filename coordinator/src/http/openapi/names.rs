@@ -1,11 +1,11 @@
-//! Names of operations (`operationId`), which generated clients call their functions by. They follow from method and path, so that
-//! each is unique and none depends on what the code calls its handlers.
+//! Operation names (`operationId`), used by generated clients as function names. They derive from method and path, so they are unique and
+//! independent of handler names.
 
 /// `GET /v1/tasks/{task}/rounds` is `list_task_rounds`, `POST /v1/tasks/{task}/pause` is `pause_task`.
 pub(super) fn operation(method: &str, path: &str, is_list: bool) -> String {
     let parts: Vec<_> = path.split('/').filter(|part| !matches!(*part, "" | "v1")).collect();
     let is_variable = |part: &&str| part.starts_with('{');
-    // What a variable follows is one of several.
+    // A word followed by a variable is singular.
     let named = parts.iter().enumerate().filter(|(_, part)| !is_variable(part));
     let words: Vec<_> = named
         .map(|(at, part)| match parts.get(at + 1).is_some_and(is_variable) {
@@ -17,7 +17,7 @@ pub(super) fn operation(method: &str, path: &str, is_list: bool) -> String {
     let subject = || words.join("_");
     let name = match (method, words.as_slice()) {
         ("get", _) if is_list => format!("list_{}", subject()),
-        // An action is the last word of a path, behind what it acts on.
+        // An action is the last word of a path, after its object.
         ("post", [of @ .., action])
             if parts.len() > 1 && !ends_with_variable && is_variable(&parts[parts.len() - 2]) =>
         {
@@ -32,7 +32,7 @@ pub(super) fn operation(method: &str, path: &str, is_list: bool) -> String {
     name.replace(['-', '.'], "_")
 }
 
-/// `deliveries`: `delivery`.
+/// The singular: `deliveries` becomes `delivery`.
 fn one_of(many: &str) -> String {
     match (many.strip_suffix("ies"), many.strip_suffix('s')) {
         (Some(stem), _) => format!("{stem}y"),

@@ -1,4 +1,4 @@
-//! The shapes of answers, read from the document, and what the document says of them.
+//! The shapes of responses, read from the OpenAPI document, and their description in it.
 
 use std::collections::BTreeMap;
 
@@ -6,28 +6,28 @@ use serde_json::{Map, Value, json};
 
 use super::answers;
 
-/// The parameter that names the fields of an answer, separated by commas.
+/// The parameter with the response fields, separated by commas.
 pub(in crate::http) const FIELDS: &str = "fields";
-/// The parameter that says how times are written.
+/// The parameter for the format of times.
 pub(in crate::http) const TIMES: &str = "times";
 /// The value of [`TIMES`].
 pub(in crate::http) const RFC3339: &str = "rfc3339";
 
-/// The answer of one operation.
+/// The response of one operation.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(in crate::http) struct Shape {
-    /// Whether it is a page, of whose items fields are left out.
+    /// Whether it is a page; fields are then filtered in its items.
     pub(in crate::http) is_page: bool,
-    /// The fields that a view, or an item, may have; empty for operations that change something.
+    /// The fields of a view or an item; empty for changing operations.
     pub(in crate::http) fields: Vec<String>,
 }
 
-/// The shapes of JSON answers to operators, by method and path.
+/// The shapes of operators' JSON responses, by method and path.
 pub(in crate::http) type Shapes = BTreeMap<(String, String), Shape>;
 
 const JSON: &str = "application/json";
 
-/// Finds the shapes of all operations of operators, and describes them.
+/// Finds and documents the shapes of all operators' operations.
 pub(super) fn describe(document: &mut Value) -> Shapes {
     let mut shapes = Shapes::new();
     let components = document["components"]["schemas"].clone();
@@ -81,14 +81,14 @@ fn describe_one(method: &str, operation: &mut Value, (status, schema): (&str, Va
         }));
     }
     if operation["responses"]["422"].is_null() {
-        // The same for every operation: it has a body or a query.
+        // Every such operation has a body or a query.
         operation["responses"]["422"] = answers::problem("422");
     }
     operation["parameters"].as_array_mut().into_iter().for_each(|parameters| parameters.extend(added.clone()));
     shape
 }
 
-/// The properties of an object, with those that it takes from others.
+/// The properties of an object, including inherited ones.
 fn properties(schema: &Value, components: &Value) -> Map<String, Value> {
     let mut found = schema["properties"].as_object().cloned().unwrap_or_default();
     if let Some(name) = schema["$ref"].as_str().and_then(|reference| reference.rsplit('/').next()) {

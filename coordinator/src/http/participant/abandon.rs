@@ -7,15 +7,16 @@ use federation::id::{ParticipantId, RoundKey, TaskId};
 use federation::round::AssignmentState;
 use http::StatusCode;
 use store::WakeEvent;
-use wire::participant::{AbandonReason, AbandonRequest};
+use wire::participant::AbandonRequest;
 use wire::route;
 
 use crate::admission::Rejection;
 use crate::http::app::App;
-use crate::http::authenticate::Participant;
+use crate::http::auth::authenticate::Participant;
 use crate::http::extract::{Json, Path};
-use crate::http::problem::{Error, Result};
+use crate::http::reply::problem::{Error, Result};
 use crate::observe::count_dropped;
+use crate::rounds::waiting::abandon_detail::detail;
 
 /// Give up a place in a round.
 #[utoipa::path(
@@ -31,7 +32,7 @@ pub(in crate::http) async fn abandon(
     caller.must_be(participant, "a participant gives up its own place, not another's")?;
     let (round, now) = (RoundKey { task, number }, app.now());
     let attempt = round.attempt(request.attempt);
-    let reason = detail(&request);
+    let reason = detail(request.reason, request.refusal);
     let reason = reason.as_str();
     let phase = app
         .store
@@ -42,7 +43,7 @@ pub(in crate::http) async fn abandon(
                 if tx.set_assignment_state(attempt, participant, &from, to, now, Some(reason)).await? {
                     return Ok(row.map(|row| row.round.state));
                 }
-                // Its input counts; what the phases after it still ask is not waited for.
+                // The participant's input is included; the round stops waiting for its answers in later phases.
                 if let Some(phase) = row.and_then(|row| row.round.missed_in())
                     && tx.set_dropped(attempt, participant, phase).await?
                 {
@@ -50,11 +51,11 @@ pub(in crate::http) async fn abandon(
                 }
                 match tx.assignment(attempt, participant).await?.map(|assignment| assignment.state) {
                     None => Err(Error::Rejected(Rejection::NotAssigned { why: "it was not drawn" })),
-                    // An accepted masked input counts and cannot be withdrawn.
+                    // An accepted masked input is final.
                     Some(AssignmentState::Reported) => {
                         Err(Error::Conflict("the masked input was accepted already".to_owned()))
                     }
-                    // Repeated, or the place was lost for another reason: either way it is given up.
+                    // Repeated, or the place was lost for another reason: given up either way.
                     Some(_) => Ok(None),
                 }
             })
@@ -66,15 +67,4 @@ pub(in crate::http) async fn abandon(
     app.store.wake().publish(WakeEvent::Work);
     tracing::info!(%round, attempt = request.attempt, %participant, reason, "{participant} gave up its place in round {round}: {reason}");
     Ok(StatusCode::NO_CONTENT)
-}
-
-/// The reason's code; for a refusal, also what was refused.
-fn detail(request: &AbandonRequest) -> String {
-    match (request.reason, request.refusal) {
-        (AbandonReason::Refused, Some(refusal)) => format!("refused: {}: {refusal}", refusal.as_str()),
-        (AbandonReason::Refused, None) => "refused: it did not say what, but its own log does".to_owned(),
-        (reason @ (AbandonReason::Conditions | AbandonReason::TrainingFailed | AbandonReason::ShuttingDown), _) => {
-            reason.as_str().to_owned()
-        }
-    }
 }

@@ -1,7 +1,7 @@
 //! The coordinator's announcements during a session: roster, delivery, survivors, agreement.
 //!
-//! Each is a `GET` that waits until the round is in the state in which it is published. All but the delivery are the
-//! same for the whole cohort and are encoded once.
+//! Each is a `GET` that waits for the state of its publication. All except the delivery are the same for the whole cohort and are encoded
+//! once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,10 +22,10 @@ use wire::route;
 
 use crate::admission::{AdmissionError, Fact, Rejection, SessionMember, find_member, open};
 use crate::http::app::App;
-use crate::http::authenticate::Participant;
+use crate::http::auth::authenticate::Participant;
 use crate::http::extract::{Path, Query};
 use crate::http::openapi::Octets;
-use crate::http::problem::{Error, Result};
+use crate::http::reply::problem::{Error, Result};
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -55,7 +55,7 @@ pub(in crate::http) async fn roster(
 ) -> Result<Response> {
     let mut response = announce(&app, caller.id, task, number, &query, Announcement::Roster).await?;
     if response.status() == StatusCode::OK {
-        // A roster never changes: the participant may cache it.
+        // A roster is immutable: the participant may cache it.
         let value = HeaderValue::from_static("private, max-age=31536000, immutable");
         response.headers_mut().insert(header::CACHE_CONTROL, value);
     }
@@ -158,7 +158,7 @@ async fn announce(
     tokio::pin!(end);
     let listener = app.round_wakeups.listen(attempt.round_key());
     loop {
-        // Armed before the facts are read: what changes in between is not missed.
+        // Armed before the facts are read, to notice changes in between.
         let changed = listener.changed();
         tokio::pin!(changed);
         changed.as_mut().enable();
@@ -168,7 +168,7 @@ async fn announce(
                     return Ok(announcement_response(app, &member, attempt, message));
                 }
             }
-            // Whoever is far away asks for the roster together with the check-in that may get it a place.
+            // Distant participants request the roster concurrently with the check-in for their place.
             Err(AdmissionError::Rejected(Rejection::PhaseClosed { state: RoundState::Selecting, .. })) => {}
             Err(error) => return Err(error.into()),
         }
@@ -183,7 +183,7 @@ async fn announce(
     }
 }
 
-/// What there is to tell; none if it is not time yet.
+/// The announcement; `None` before its time.
 async fn message(app: &App, member: &SessionMember, attempt: Attempt, what: Announcement) -> Result<Option<Bytes>> {
     let session = &member.session;
     let wanted = what.state();

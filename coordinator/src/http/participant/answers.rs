@@ -1,8 +1,7 @@
-//! Participants' messages during a session, except masked inputs: key shares, complaints, signatures on the included
-//! set, and the shares that open the sum.
+//! Participants' messages during a session, except masked inputs: key shares, complaints, signatures on the included set, and unmasking
+//! shares.
 //!
-//! The protocol judges a message before it is stored; the first of a kind counts. Shares that open the sum are sealed
-//! before they are stored.
+//! The protocol validates a message before it is stored; the first of a kind is final. Unmasking shares are sealed before they are stored.
 
 use std::sync::Arc;
 
@@ -23,15 +22,15 @@ use wire::route;
 
 use crate::admission::{AdmissionError, Fact, FactOutcome, Rejection, SessionMember, find_member};
 use crate::http::app::App;
-use crate::http::authenticate::Participant;
+use crate::http::auth::authenticate::Participant;
 use crate::http::extract::{Path, attempt, read, require_media_type};
 use crate::http::openapi::{AttemptHeader, Octets};
-use crate::http::problem::{Error, Result};
-use crate::session::seal_context;
+use crate::http::reply::problem::{Error, Result};
+use crate::rounds::session::seal_context;
 
 type Named = Path<(TaskId, u32, ParticipantId)>;
 
-/// The handler for answers of this kind.
+/// Defines the handler for answers of one kind.
 macro_rules! taking {
     ($(#[$doc:meta])* $name:ident, $path:expr, $what:expr) => {
         $(#[$doc])*
@@ -76,7 +75,7 @@ taking!(
     Answer::UnmaskShares
 );
 
-/// The destination of an answer.
+/// The attempt and participant of an answer.
 struct AnswerKey {
     attempt: Attempt,
     participant: ParticipantId,
@@ -95,7 +94,7 @@ async fn take(
     let key = AnswerKey { attempt: attempt(headers, task, number)?, participant };
     let (state, member) = match find_member(&app.store, &app.sessions, key.attempt, participant).await {
         Ok(member) => (member.state, Some(member)),
-        // Whoever did not hear that its last answer was taken asks when the session is over.
+        // A participant that missed its last receipt repeats its answer after the end.
         Err(AdmissionError::Rejected(Rejection::PhaseClosed { state, .. })) => (state, None),
         Err(error) => return Err(error.into()),
     };
@@ -126,7 +125,7 @@ async fn take(
     }
 }
 
-/// Seals an answer that opens the sum with the key of its release; it waits for the shelf.
+/// Seals an unmasking answer with the key of its release; waits for the secret store.
 async fn sealed(app: &App, key: &AnswerKey, bytes: Bytes) -> Result<Bytes> {
     let &AnswerKey { attempt, participant } = key;
     let sealer = Arc::clone(&app.sealer);
@@ -135,7 +134,7 @@ async fn sealed(app: &App, key: &AnswerKey, bytes: Bytes) -> Result<Bytes> {
     Ok(sealed?.into())
 }
 
-/// After the round has moved on, a repeated answer is confirmed; a new one is too late or too early.
+/// Confirms a repeated answer after the round has moved on; rejects a new one as too late or too early.
 async fn repeated(app: &App, key: &AnswerKey, what: Answer, sha256: Digest, state: RoundState) -> Result<StatusCode> {
     let &AnswerKey { attempt, participant } = key;
     let earlier = app
@@ -149,7 +148,7 @@ async fn repeated(app: &App, key: &AnswerKey, what: Answer, sha256: Digest, stat
     }
 }
 
-/// Judges a message, which must be the caller's own, by the protocol.
+/// Validates the caller's own message by the protocol.
 async fn judge(app: &App, key: &AnswerKey, member: &SessionMember, what: Answer, bytes: &[u8]) -> Result<(), Error> {
     match (&member.session.phase, what) {
         (Phase::CollectShares(phase), Answer::KeyShares) => {

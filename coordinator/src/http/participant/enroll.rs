@@ -1,11 +1,10 @@
-//! `POST /v1/enroll`: exchanges a one-time token for a certificate, for a new participant or one that enrols again.
-//! With an external authority, the token registers the certificate of the connection instead: the operator decides who
-//! may participate, the authority who holds which key and id.
+//! `POST /v1/enroll`: exchanges a one-time token for a certificate, for a new or returning participant. With an external authority, the
+//! token registers the certificate of the connection instead: the operator admits participants, and the authority assigns keys and ids.
 //!
-//! Where a balancer ends TLS, a token for an enrolled participant counts only with that participant's key.
+//! If a balancer terminates TLS, a token for an enrolled participant is valid only with that participant's key.
 //!
-//! Answers may get lost. For a day, a repeated request with the same token and key gets the same answer; with another
-//! key the token is spent.
+//! Answers may get lost. For a day, a repeated request with the same token and key gets the same answer; with another key the token counts
+//! as used.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,6 +14,7 @@ use axum::extract::State;
 use federation::event::Actor;
 use federation::id::{Digest, ParticipantId};
 use federation::time::Timestamp;
+use listener::Peer;
 use store::Transaction;
 use store::entity::idempotency::IdempotentAnswer;
 use store::entity::participant::ParticipantRow;
@@ -25,15 +25,15 @@ use wire::route;
 use wire::signer::EVIDENCE_MAX_BYTES;
 
 use crate::http::app::App;
-use crate::http::authenticate::AnyPeer;
+use crate::http::auth::authenticate::AnyPeer;
 use crate::http::extract::Json;
-use crate::http::problem::{Error, Result};
-use crate::identity::{Credential, Issued, Peer, PreIssued};
+use crate::http::reply::problem::{Error, Result};
+use crate::identity::{Credential, Issued, PreIssued};
 
 /// Maximum number of labels of a participant, and maximum length of a name or value in bytes.
 const LABELS_MAX: usize = 64;
 const LABEL_MAX_BYTES: usize = 128;
-/// Tokens are 43 characters; much longer ones are not hashed.
+/// Tokens have 43 characters; much longer ones are rejected unhashed.
 const TOKEN_MAX_BYTES: usize = 256;
 /// How long a repeated enrolment gets the first answer.
 const REMEMBER: Duration = Duration::from_secs(24 * 3600);
@@ -42,12 +42,12 @@ const USED: Error = Error::Enrollment("the enrolment token was used before");
 const EXPIRED: Error = Error::Enrollment("the enrolment token has expired");
 const REVOKED: Error =
     Error::Enrollment("the participant that this token is for, or that the certificate names, was revoked");
-/// The certificate names an enrolled participant, and the token is for a new one: it must not replace that participant.
+/// A token for a new participant must not replace the enrolled participant named by the certificate.
 const ENROLLED: Error = Error::Enrollment(
     "the participant that the certificate names is enrolled with another: replace it while it holds (`POST /v1/renew`), or have a \
      token made for that participant",
 );
-/// Whoever ends TLS reads the token, and could put a key of its own in the place of the device's.
+/// A TLS-terminating balancer reads the token, and could substitute its own key for the device's.
 const NEEDS_KEY: Error = Error::Enrollment(
     "the enrolment token is for an enrolled participant: where a balancer ends TLS, sign the request with the key of the participant's \
      certificate; without that key, enrol at the address of http.listen",
@@ -76,16 +76,18 @@ pub(in crate::http) async fn enroll(
     };
     check_labels(&request.labels)?;
     if request.name.as_deref().is_some_and(|name| !is_name(name)) {
-        return Err(Error::InvalidValue("name must be 1 to 64 letters, digits, '-', '_' or '.'".to_owned()));
+        return Err(Error::InvalidValue(
+            "name must be 1 to 64 letters, digits, '-', '_' or '.', and not of dots alone".to_owned(),
+        ));
     }
     if request.token.len() > TOKEN_MAX_BYTES {
         return Err(UNKNOWN);
     }
     let key_sha256 = credential.sha256();
     let secret = crate::digest(request.token.as_bytes());
-    // A certificate from elsewhere is the proof that the sender has its key.
+    // An external certificate proves possession of its key.
     let (peer, needs_key) = (anybody.peer, anybody.is_overheard && named.is_none());
-    // Nothing is signed without a valid token.
+    // Signing requires a valid token.
     let given = app.store.read("find_enrollment", |tx| {
         Box::pin(async move {
             if let Some(reply) = earlier_reply(tx, secret, key_sha256).await? {
@@ -136,7 +138,9 @@ pub(in crate::http) async fn enroll(
                 }
                 let called = if token.name.is_empty() { requested_name } else { Some(token.name.as_str()) };
                 let name = called.map_or_else(|| participant.to_string(), str::to_owned);
-                if tx.participant_by_name(&name).await?.is_some() {
+                if let Some(there) = tx.participant_by_name(&name).await?
+                    && !tx.release_name(&there).await?
+                {
                     return Err(Error::Conflict(format!("there is a participant called {name:?} already")));
                 }
                 let mut labels = own_labels.clone();
@@ -165,7 +169,7 @@ pub(in crate::http) async fn enroll(
     Ok(Json(reply))
 }
 
-/// The participant that the connection's certificate names: the sender has its key.
+/// The participant named by the connection's certificate, whose key the sender has proven.
 fn shown(certificate: &PreIssued, peer: Option<Peer>) -> Result<ParticipantId> {
     if peer.is_none_or(|peer| peer.fingerprint != certificate.issued.fingerprint) {
         return Err(Error::Unauthenticated(
@@ -176,7 +180,7 @@ fn shown(certificate: &PreIssued, peer: Option<Peer>) -> Result<ParticipantId> {
     Ok(certificate.participant)
 }
 
-/// Whether the peer has the key of a certificate that the participant has, be it expired.
+/// Whether the peer has the key of a certificate of the participant, expired or not.
 fn has_key(row: Option<ParticipantRow>, peer: Option<Peer>) -> bool {
     let (Some(row), Some(peer)) = (row, peer) else { return false };
     row.certificate_fingerprint == peer.fingerprint || row.previous_fingerprint == Some(peer.fingerprint)
@@ -184,13 +188,13 @@ fn has_key(row: Option<ParticipantRow>, peer: Option<Peer>) -> bool {
 
 /// The effect of a token.
 enum TokenUse {
-    /// It was used for the same key; this is the answer.
+    /// Used before with the same key; contains the answer.
     Repeated(EnrollReply),
-    /// Unused: for the participant that enrols again, or for a new one.
+    /// Unused: for a returning participant, or for a new one.
     First(Option<ParticipantId>),
 }
 
-/// Replaces the certificate of a participant that enrols again.
+/// Replaces the certificate of a returning participant.
 async fn come_back(
     tx: &mut Transaction<'_>,
     id: ParticipantId,
@@ -217,7 +221,7 @@ async fn remember(
     Ok(tx.insert_idempotent(SCOPE, &secret.to_string(), &answer, now.plus(REMEMBER)).await?)
 }
 
-/// Checks that a token exists, unused and not expired.
+/// Checks that a token exists, is unused and has not expired.
 fn usable(token: Option<EnrollmentToken>, now: Timestamp) -> Result<EnrollmentToken> {
     let token = token.ok_or(UNKNOWN)?;
     match token.used_at {
@@ -245,7 +249,7 @@ pub(super) fn reply(participant: ParticipantId, name: String, issued: Issued) ->
     }
 }
 
-/// Checks that evidence for an external signer is short enough to be forwarded.
+/// Checks that evidence for an external signer is short enough to forward.
 pub(super) fn check_evidence(evidence: Option<&String>) -> Result<()> {
     match evidence {
         Some(evidence) if evidence.len() > EVIDENCE_MAX_BYTES => {
@@ -255,7 +259,7 @@ pub(super) fn check_evidence(evidence: Option<&String>) -> Result<()> {
     }
 }
 
-/// Checks the number and length of labels, and that every database can look into them.
+/// Checks the number and length of labels, and rejects NUL, unsupported by some databases.
 pub(in crate::http) fn check_labels(labels: &BTreeMap<String, String>) -> Result<()> {
     let short = |text: &String| !text.is_empty() && text.len() <= LABEL_MAX_BYTES && !text.contains('\0');
     if labels.len() <= LABELS_MAX && labels.iter().all(|(name, value)| short(name) && short(value)) {

@@ -1,7 +1,7 @@
 //! `PUT …/masked-inputs/{participant}`: one participant's masked input.
 //!
-//! It is streamed into a blob: memory does not depend on its size. Nothing is kept unless all of it has arrived with
-//! the right length and the announced digest; then the row is written, then the receipt is sent.
+//! The input is streamed into a blob in constant memory. It is kept only if it arrives completely with the right length and the announced
+//! digest. Then the row is written, and then the receipt is sent.
 
 use std::io::Read as _;
 use std::sync::Arc;
@@ -32,11 +32,11 @@ use wire::route;
 use super::answers::{decode, rejected};
 use crate::admission::{Fact, FactOutcome, Rejection, UploadPermit, enter};
 use crate::http::app::App;
-use crate::http::authenticate::Participant;
+use crate::http::auth::authenticate::Participant;
+use crate::http::auth::signed::is_other_body;
 use crate::http::extract::{self, Json, Path, content_length, require_media_type, required};
 use crate::http::openapi::{Octets, attempt, header};
-use crate::http::problem::{Error, Result};
-use crate::http::signed::is_other_body;
+use crate::http::reply::problem::{Error, Result};
 use crate::observe::count_dropped;
 
 struct Headers;
@@ -98,7 +98,7 @@ pub(in crate::http) async fn masked_input(
     count(&app, attempt, participant, &permit, signed).await.map(Json)
 }
 
-/// Has a stored input that was judged count.
+/// Admits a stored, validated input.
 pub(super) async fn count(
     app: &App,
     attempt: Attempt,
@@ -120,7 +120,7 @@ pub(super) async fn count(
     }
 }
 
-/// With secure aggregation: the participant's signed message for this input, judged by the protocol.
+/// The participant's signed message for this input under secure aggregation, validated by the protocol.
 pub(super) fn signed_input(
     permit: &UploadPermit,
     participant: ParticipantId,
@@ -151,13 +151,13 @@ pub(super) fn check_length(permit: &UploadPermit, announced: Option<u64>, limit:
     }
 }
 
-/// Stores what arrives, and judges it: [`Rejection::Implausible`] is of what is stored as it was sent.
+/// Stores and validates the body: [`Rejection::Implausible`] concerns an input that arrived as sent.
 async fn store_blob(app: &App, permit: &UploadPermit, signed: Option<&MaskedInput>, body: Body) -> Result<()> {
     let mut writer = app.store.blobs().writer().await?;
     let mut chunks = ExactLengthBody::new(permit.sha256, permit.bytes, body);
     let mut inspection = Inspection::new(permit);
     let mut signature = match signed {
-        // The signed digest of one chunk follows from the announced one, which is verified below.
+        // The announced digest, verified below, determines the signed digest of one chunk.
         Some(signed) if (1..=CHUNK_BYTES as u64).contains(&permit.bytes) => {
             if root(permit.bytes, &[permit.sha256.0]) != signed.body.digest {
                 return Err(Rejection::NotSigned.into());
@@ -188,8 +188,7 @@ async fn store_blob(app: &App, permit: &UploadPermit, signed: Option<&MaskedInpu
     }
 }
 
-/// Judges an upload of a codec whose uploads only make sense as a whole: from the disk, and one after the other, so that not
-/// more than one is in memory however many arrive.
+/// Validates an upload whose codec needs it whole: from disk and one at a time, to bound memory.
 async fn read_back(app: &App, permit: &UploadPermit) -> Result<()> {
     let Some(codec) = permit.codec.expanding().map(Arc::clone) else { return Ok(()) };
     let _turn = app.uploads.judge().await;
@@ -204,15 +203,15 @@ async fn read_back(app: &App, permit: &UploadPermit) -> Result<()> {
     Ok(checked.map_err(|error| Rejection::Implausible(error.to_string()))?)
 }
 
-/// Without secure aggregation the coordinator can read an update and rejects one that could spoil the sum. A masked
-/// input can only be checked for its form.
+/// Without secure aggregation the coordinator can read an update, and rejects one that could spoil the sum. A masked input can only be
+/// checked for its form.
 pub(super) struct Inspection {
     unpacker: Box<Unpacker>,
     inspector: Option<UpdateInspector>,
     broken: Option<PackingError>,
 }
 
-/// What judges an update that nothing hides.
+/// The inspector of an unmasked update.
 fn inspector(codec: &UpdateCodec) -> Option<UpdateInspector> {
     #[cfg(feature = "deliberate-faults")]
     if matches!(codec, UpdateCodec::Private(_)) && crate::faults::present() == Some(crate::faults::Fault::NoClipping) {
@@ -252,7 +251,7 @@ impl Inspection {
     }
 }
 
-/// Takes the place of a participant whose update is refused for what it holds: the round need not wait for another one.
+/// Takes the place of a participant with an implausible update, so that the round stops waiting for it.
 pub(super) async fn turn_away(
     app: &App,
     attempt: Attempt,
@@ -279,7 +278,7 @@ pub(super) async fn turn_away(
     Ok(())
 }
 
-/// The same input again: its bytes are checked but not stored again.
+/// Verifies a repeated input without storing it again.
 async fn reread(permit: &UploadPermit, body: Body) -> Result<()> {
     let mut context = ring::digest::Context::new(&ring::digest::SHA256);
     let mut chunks = ExactLengthBody::new(permit.sha256, permit.bytes, body);
@@ -293,10 +292,10 @@ async fn reread(permit: &UploadPermit, body: Body) -> Result<()> {
     }
 }
 
-/// A body that must have exactly the expected length.
+/// A body of exactly the expected length.
 pub(super) struct ExactLengthBody {
     stream: axum::body::BodyDataStream,
-    /// As it was announced.
+    /// The announced digest.
     sha256: Digest,
     expected: u64,
     got: u64,

@@ -1,7 +1,6 @@
-//! Participants' requests.
+//! Participants' routes.
 
 pub(super) mod abandon;
-pub(super) mod abort_statements;
 pub(super) mod announcements;
 pub(super) mod answers;
 pub(super) mod check_in;
@@ -19,7 +18,7 @@ use utoipa_axum::routes;
 use super::app::App;
 use super::times::Times;
 
-/// Endpoints of participants, by certificate; enrolment by one-time token.
+/// Routes of participants, authorized by certificate; enrolment by one-time token.
 pub(super) fn routes(times: Times) -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
         .routes(times.short(routes!(enroll::enroll)))
@@ -33,8 +32,6 @@ pub(super) fn routes(times: Times) -> OpenApiRouter<Arc<App>> {
         .routes(times.short(routes!(answers::consistency)))
         .routes(times.poll(routes!(announcements::agreement)))
         .routes(times.short(routes!(answers::unmask_shares)))
-        .routes(times.short(routes!(abort_statements::say)))
-        .routes(times.short(routes!(abort_statements::show)))
         .routes(times.upload(routes!(masked_input::masked_input)))
         .routes(times.upload(routes!(upload_parts::manifest)))
         .routes(times.upload(routes!(upload_parts::part)))

@@ -14,6 +14,7 @@ use federation::id::{Attempt, TaskId};
 use federation::model_version::ModelVersion;
 use federation::round::RoundState;
 use http::{HeaderMap, StatusCode, header};
+use listener::PIECE;
 use store::entity::model_version::{StoredVersion, WantedVersion};
 use store::{BlobRead, StoreError};
 use utoipa::IntoParams;
@@ -22,14 +23,13 @@ use wire::headers::MEDIA_SAFETENSORS;
 use wire::route;
 
 use crate::admission::{Fact, Inbox};
-use crate::damage::is_damage;
 use crate::http::app::App;
-use crate::http::etag::is_named;
+use crate::http::auth::operators::Reader;
 use crate::http::extract::Path;
 use crate::http::openapi::{Octets, header};
-use crate::http::operators::Reader;
-use crate::http::problem::{Error, Result};
-use crate::http::unsent::PIECE;
+use crate::http::reply::etag::is_named;
+use crate::http::reply::problem::{Error, Result};
+use crate::maintenance::damage::is_damage;
 
 struct Headers;
 
@@ -60,7 +60,7 @@ pub(in crate::http) async fn parameters(
     Path((task, version)): Path<(String, u32)>,
     headers: HeaderMap,
 ) -> Result<Response> {
-    // SDKs name a task by its id, which needs a look-up only if nothing is found.
+    // SDKs name a task by its id, so only a missing version needs a lookup.
     let named = task;
     let task: TaskId = match (&reader, named.parse()) {
         (Reader::Viewer(task), _) => *task,
@@ -115,7 +115,7 @@ pub(in crate::http) async fn parameters(
 
 /// The requested range, if it is a single range of this version, RFC 9110 §14.
 fn wanted(headers: &HeaderMap, etag: &str, size: u64) -> Result<Option<Range<u64>>> {
-    // One tag that is the same to the byte: RFC 9110 §13.1.5 asks for the strong comparison.
+    // Requires an identical tag: RFC 9110 §13.1.5 uses the strong comparison.
     if headers.get(header::IF_RANGE).is_some_and(|tag| tag.as_bytes() != etag.as_bytes()) {
         return Ok(None);
     }
@@ -136,7 +136,7 @@ fn wanted(headers: &HeaderMap, etag: &str, size: u64) -> Result<Option<Range<u64
     if range.start < range.end { Ok(Some(range)) } else { Err(Error::Range(size)) }
 }
 
-/// Counts the bytes actually sent, when the stream ends for whatever reason.
+/// Counts the bytes actually sent, however the stream ends.
 struct Meter {
     inbox: Inbox,
     charged: Option<(Attempt, RoundState)>,
@@ -152,7 +152,7 @@ impl Drop for Meter {
     }
 }
 
-/// The file is open only while a piece is read: a peer that does not read must not keep it open.
+/// Streams the file, and opens it only while reading a piece: a stalled peer must not keep it open.
 async fn stream(
     app: &App,
     model: &ModelVersion,
@@ -160,7 +160,7 @@ async fn stream(
     charged: Option<(Attempt, RoundState)>,
 ) -> Result<Body> {
     let (blobs, sha256) = (Arc::clone(app.store.blobs()), model.sha256);
-    match crate::damage::open_model(&app.store, &*blobs, model, app.now()).await {
+    match crate::maintenance::damage::open_model(&app.store, &*blobs, model, app.now()).await {
         Ok(blob) if blob.size() == model.bytes => {}
         Ok(_) => return Err(Error::fault(format!("blob {sha256} has another size than its row says"))),
         Err(error) if is_damage(&error) => {
@@ -173,7 +173,7 @@ async fn stream(
         if bytes.is_empty() {
             return Ok(None);
         }
-        // A file that was touched is verified again, and not sent further if it has changed.
+        // A file modified since its last check is verified again; a changed file ends the stream.
         let blob = blobs.open_verified(sha256).await?;
         let Range { start, end } = bytes;
         // Allocated here: memory allocated by a file thread stays with that thread when freed elsewhere.

@@ -1,7 +1,6 @@
-//! `POST /v1/renew`: a new certificate for the same participant and a new key; the current key is rejected. The old
-//! certificate is valid until the new one is used, since the answer may get lost. With an external authority, the new
-//! certificate comes from there: the holder of the current key names the next certificate, and both name the same
-//! participant.
+//! `POST /v1/renew`: a new certificate for the same participant with a new key. The old certificate is valid until the new one is used,
+//! since the answer may get lost. With an external authority, the holder of the current key names the next certificate from there; both
+//! must name the same participant.
 
 use std::sync::Arc;
 
@@ -12,9 +11,9 @@ use wire::route;
 
 use super::enroll::{check_evidence, reply};
 use crate::http::app::App;
-use crate::http::authenticate::{Participant, REPLACED};
+use crate::http::auth::authenticate::{Participant, REPLACED};
 use crate::http::extract::Json;
-use crate::http::problem::{Error, Result};
+use crate::http::reply::problem::{Error, Result};
 use crate::identity::Credential;
 
 /// A thief of the key could use every certificate for it: a renewal must end that.
@@ -59,7 +58,7 @@ pub(in crate::http) async fn renew(
                 match (renewed, row.revoked_at) {
                     (true, _) => Ok(row),
                     (false, Some(_)) => Err(Error::Revoked),
-                    // By another renewal, a moment ago.
+                    // Another renewal replaced it just now.
                     (false, None) => Err(REPLACED),
                 }
             })

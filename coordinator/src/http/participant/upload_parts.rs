@@ -1,8 +1,8 @@
 //! `PUT …/masked-inputs/{participant}/manifest` and `…/parts/{part}`: a masked input of more than 8 MiB, part by part.
 //!
-//! The manifest comes first and is judged first. Each part is then verified and kept by itself, so that nothing but the part on its
-//! way is lost with a connection, a process or a replica. Once all are there, the same manifest has them judged together, and the
-//! input counts like one that was sent whole.
+//! The manifest comes first and is validated first. Each part is verified and stored separately, so a failed connection, process or replica
+//! loses only the part in transit. When all parts are stored, the same manifest triggers their joint validation, and the input is then
+//! treated like a whole upload.
 
 use std::io::Read as _;
 use std::sync::Arc;
@@ -24,15 +24,15 @@ use super::masked_input::{ExactLengthBody, Inspection, check_length, count, rece
 use crate::admission::{
     PartPermit, Rejection, UploadPermit, announce, enter, enter_part, forget_parts, may_send, set_whole, store_part,
 };
-use crate::damage::is_damage;
 use crate::http::app::App;
-use crate::http::authenticate::Participant;
+use crate::http::auth::authenticate::Participant;
 use crate::http::extract::{self, Json, Path, content_length, require_media_type};
 use crate::http::openapi::{AttemptHeader, Octets, attempt, header};
-use crate::http::problem::{Error, Result};
-use crate::inputs::open_parts;
+use crate::http::reply::problem::{Error, Result};
+use crate::maintenance::damage::is_damage;
+use crate::rounds::inputs::open_parts;
 
-/// Bytes of an input that are judged at once.
+/// Bytes of an input validated at once.
 const PIECE: usize = 64 << 10;
 
 struct Headers;
@@ -81,7 +81,7 @@ pub(in crate::http) async fn manifest(
         Err(Error::Rejected(rejection @ Rejection::Implausible(_))) => {
             turn_away(&app, attempt, participant, rejection).await?;
         }
-        // A part that was lost here is still where it came from.
+        // The participant still has a part lost here.
         Err(Error::Store(error)) if is_damage(error) => {
             tracing::warn!(task = %task, round = number, %participant, %error, "a part cannot be read; {participant} sends all of them again");
             forget_parts(&app.store, attempt, participant).await?;
@@ -99,7 +99,7 @@ pub(in crate::http) async fn manifest(
     count(&app, attempt, participant, &permit, signed).await.map(|receipt| Json(UploadReply::Accepted(receipt)))
 }
 
-/// Reads a manifest from a participant that may send an input. Only judging the parts may take as long as an upload.
+/// Reads a manifest from a participant allowed to send an input. Only validation of the parts may take as long as an upload.
 async fn read_manifest(
     app: &App,
     attempt: Attempt,
@@ -128,17 +128,17 @@ fn tree_of(manifest: UploadManifest) -> Result<PartTree> {
     Err(Error::InvalidValue(format!("an input of {bytes} bytes is one part: send it whole, without a manifest")))
 }
 
-/// Judges all parts together, as an input that comes whole is judged while it arrives.
+/// Validates all parts together, as a whole upload is validated on arrival.
 async fn judge(app: &App, permit: &UploadPermit, tree: &PartTree) -> Result<()> {
     let expanding = permit.codec.expanding().map(Arc::clone);
     let turn = match expanding {
         Some(_) => app.uploads.judge().await,
         None => app.uploads.judge_by_pieces().await,
     };
-    // They were hashed as they arrived, and are again when they are summed.
+    // Parts were hashed on arrival, and are again when summed.
     let (mut parts, inspection) = (open_parts(app.store.blobs(), tree).trusting_known(), Inspection::new(permit));
     let length = usize::try_from(tree.bytes()).map_err(Error::fault)?;
-    // Not on a thread of files: reading a part waits for one to open it.
+    // Not on a file thread: reading a part waits for a file thread to open it.
     let judged = tokio::task::spawn_blocking(move || {
         let _turn = turn;
         let Some(mut inspection) = inspection else {
@@ -160,7 +160,7 @@ async fn judge(app: &App, permit: &UploadPermit, tree: &PartTree) -> Result<()> 
     Ok(judged?)
 }
 
-/// Stores the list of the parts, under the name of the input. Returns the parts that have been lost meanwhile.
+/// Stores the list of parts under the name of the input. Returns the parts lost in the meantime.
 async fn make_whole(app: &App, attempt: Attempt, participant: ParticipantId, tree: &PartTree) -> Result<Vec<u32>> {
     let named = app.store.blobs().put_bytes(tree.encode().into()).await?;
     if named.0 != tree.root() {
@@ -200,7 +200,7 @@ pub(in crate::http) async fn part(
     }
 }
 
-/// Stores a part as it arrives; all of it, or nothing.
+/// Stores a part on arrival, completely or not at all.
 async fn receive(app: &App, permit: &PartPermit, body: Body) -> Result<()> {
     let mut writer = app.store.blobs().writer().await?;
     let mut chunks = ExactLengthBody::new(permit.sha256, permit.bytes, body);

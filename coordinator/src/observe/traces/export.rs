@@ -1,7 +1,6 @@
 //! Sends spans to a collector: OTLP, protobuf over HTTP.
 //!
-//! Nobody waits for it. A queue of bounded length takes spans; what it has no room for is dropped and counted, and so is a batch that
-//! the collector does not take.
+//! Runs in the background. A bounded queue holds spans; excess spans, and batches rejected by the collector, are dropped and counted.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,20 +16,19 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::span::TraceSpan;
-use crate::program;
 
-/// Spans that wait to be sent.
+/// Maximum number of queued spans.
 pub(super) const QUEUE_SPANS: usize = 4096;
 /// Spans in one request.
 const BATCH_SPANS: usize = 512;
-/// How long spans are gathered for one request that is not full.
+/// How long to collect spans for an incomplete request.
 const GATHER: Duration = Duration::from_secs(1);
-/// Longest time for one request.
+/// Timeout of one request.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Longest time for what is left when the process stops.
+/// Maximum time for the remaining spans when the process stops.
 const FAREWELL: Duration = Duration::from_secs(3);
 
-/// Reasons spans cannot be sent.
+/// Reasons why spans cannot be sent.
 #[derive(Debug, thiserror::Error)]
 pub enum CollectorError {
     #[error("traces.headers: {0:?} is not a list of NAME=VALUE, separated by commas")]
@@ -41,7 +39,7 @@ pub enum CollectorError {
     Client(String),
 }
 
-/// Where spans wait to be sent.
+/// The queue of spans to send.
 #[derive(Clone)]
 pub struct SpanQueue(mpsc::Sender<TraceSpan>);
 
@@ -51,7 +49,7 @@ impl SpanQueue {
         (Self(sender), receiver)
     }
 
-    /// Passes a span on, unless too many wait.
+    /// Queues a span, unless the queue is full.
     pub fn push(&self, span: TraceSpan) {
         if self.0.try_send(span).is_err() {
             count_dropped("queue_full", 1);
@@ -64,16 +62,16 @@ pub struct Collector {
     client: reqwest::Client,
     endpoint: String,
     resource: Resource,
-    /// Whether the last request failed, and the log says so.
+    /// Whether the last request failed and was logged.
     is_away: bool,
 }
 
 impl Collector {
-    /// Sends to `endpoint`, with `headers` (`NAME=VALUE,…`); trusts the authority in a file, or those that this machine trusts.
-    /// Spans are those of the process `instance` of `service`.
+    /// A client for `endpoint`, with `headers` (`NAME=VALUE,…`). It trusts the authority in a file, or the machine's. Its spans belong to
+    /// the process `instance` of `service`.
     ///
     /// # Errors
-    /// [`CollectorError`], which tells no header's value.
+    /// [`CollectorError`], without header values.
     pub fn new(
         endpoint: &str,
         headers: &str,
@@ -82,7 +80,7 @@ impl Collector {
         instance: &str,
     ) -> Result<Self, CollectorError> {
         describe();
-        // What reqwest's client takes where nobody has chosen before.
+        // reqwest's default provider, unless one is installed.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = reqwest::Client::builder()
             .no_proxy()
@@ -91,7 +89,8 @@ impl Collector {
             .default_headers(parse(headers)?)
             .user_agent(concat!("tributary/", env!("CARGO_PKG_VERSION")));
         if let Some(file) = authority {
-            let wrong = |error: &dyn std::fmt::Display| CollectorError::Authority(error.to_string());
+            let wrong =
+                |error: &dyn std::fmt::Display| CollectorError::Authority(format!("{}: {error}", file.display()));
             let pem = std::fs::read(file).map_err(|error| wrong(&error))?;
             builder = builder.tls_certs_only([reqwest::Certificate::from_pem(&pem).map_err(|error| wrong(&error))?]);
         }
@@ -101,13 +100,13 @@ impl Collector {
             value: Some(AnyValue { value: Some(Value::StringValue(value.to_owned())) }),
             ..KeyValue::default()
         };
-        let version = attribute("service.version", program::version());
+        let version = attribute("service.version", listener::version());
         let attributes = vec![attribute("service.name", service), attribute("service.instance.id", instance), version];
         let resource = Resource { attributes, ..Resource::default() };
         Ok(Self { client, endpoint: endpoint.to_owned(), resource, is_away: false })
     }
 
-    /// The queue, and what sends its spans until `stop`, and then what is left, for some seconds at most.
+    /// The queue, and a task that sends its spans until `stop`, and then the rest for some seconds at most.
     pub fn start(mut self, stop: CancellationToken) -> (SpanQueue, impl Future<Output = ()> + Send) {
         let (queue, mut spans) = SpanQueue::new();
         let sending = async move {
@@ -119,7 +118,7 @@ impl Collector {
                 }
                 tokio::select! {
                     () = self.send(&batch) => batch.clear(),
-                    // It is sent once more, and takes no more than the farewell.
+                    // The batch is sent once more, within the shutdown limit.
                     () = stop.cancelled() => {}
                 }
             }
@@ -173,7 +172,7 @@ impl Collector {
     }
 }
 
-/// Waits for spans, and returns when the batch is full, or some time after the first. `false`: there will be none.
+/// Waits for spans; returns when the batch is full, or some time after the first. `false`: the queue is closed.
 async fn gather(spans: &mut mpsc::Receiver<TraceSpan>, batch: &mut Vec<TraceSpan>) -> bool {
     if spans.recv_many(batch, BATCH_SPANS).await == 0 {
         return false;
@@ -186,12 +185,12 @@ async fn gather(spans: &mut mpsc::Receiver<TraceSpan>, batch: &mut Vec<TraceSpan
             }
         }
     };
-    // What was received until then stays in the batch.
+    // Spans received before the timeout stay in the batch.
     let _ = tokio::time::timeout(GATHER, fill).await;
     true
 }
 
-/// Fills the batch with what waits.
+/// Fills the batch with queued spans.
 fn take_waiting(spans: &mut mpsc::Receiver<TraceSpan>, batch: &mut Vec<TraceSpan>) {
     while batch.len() < BATCH_SPANS
         && let Ok(span) = spans.try_recv()
@@ -209,7 +208,7 @@ fn describe() {
     metrics::describe_counter!("tributary_spans_dropped_total", "Spans that were dropped, by reason");
 }
 
-/// Headers as `OTEL_EXPORTER_OTLP_HEADERS` has them.
+/// Parses headers in the form of `OTEL_EXPORTER_OTLP_HEADERS`.
 fn parse(text: &str) -> Result<HeaderMap, CollectorError> {
     let mut headers = HeaderMap::new();
     for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {

@@ -1,11 +1,11 @@
-//! Traces of updates and rounds, told to a collector (OTLP).
+//! Traces of updates and rounds, exported to a collector (OTLP).
 //!
-//! Of the updates that are assigned, a part is followed, each in a trace of its own: the draw, the participant's requests, the sum
-//! that its input went into, its release and the published version. A round has a trace, too, with its phases and steps; what an
-//! update has in common with its round links to it. Ids are derived from the sealing key and the assignment, so that all coordinators
-//! make the same and none is stored, and carry a proof that a coordinator made them: a request that brings any other id is not traced.
+//! A sample of the assigned updates is traced, each in its own trace: the draw, the participant's requests, the sum with its input, its
+//! release and the published version. A round has a trace, too, with its phases and steps; an update's spans in common with its round link
+//! to it. Ids are derived from the sealing key and the assignment, so that all coordinators compute the same ones without storing them.
+//! They contain a proof of their origin: requests with other ids are not traced.
 //!
-//! No span names a participant, or holds anything of what it sent but its size.
+//! Spans exclude participants' identities, and all their data except its size.
 
 mod export;
 mod span;
@@ -28,37 +28,37 @@ pub(crate) use span::During;
 use span::SpanKind;
 pub use span::TraceSpan;
 
-/// Updates of one round that are followed at most: the first that are found.
+/// Maximum traced updates of one round: the first found.
 const FOLLOWED_MAX: usize = 64;
-/// Participants of a round that are looked through for such updates.
+/// Maximum participants of a round examined for traced updates.
 pub(crate) const COHORT_MAX: u32 = 10_000;
 
-/// Draws of which is remembered whose updates are followed.
+/// Maximum number of draws with remembered traced updates.
 const DRAWS_MAX: usize = 256;
 
-/// The traces that a coordinator makes, if any. Clones share it.
+/// The traces of a coordinator, if enabled. Clones share it.
 #[derive(Clone, Default)]
 pub struct Traces(Option<Arc<Following>>);
 
 struct Following {
     key: hmac::Key,
-    /// Traces whose last 63 bits are below are followed.
+    /// Threshold for the last 63 bits of traced ids.
     below: u64,
     random: Random,
     queue: SpanQueue,
-    /// The last draws of this process, and the participants whose updates are followed.
+    /// The last draws of this process, with the participants of traced updates.
     draws: Mutex<VecDeque<(Attempt, Vec<ParticipantId>)>>,
 }
 
 impl Traces {
-    /// Follows this part of all updates. `key` must be the same for all coordinators of a database.
+    /// Traces this fraction of all updates. `key` must be the same for all coordinators of a database.
     pub(crate) fn new(key: hmac::Key, sample_ratio: f64, random: Random, queue: SpanQueue) -> Self {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, and was checked")]
         let below = (sample_ratio * 2f64.powi(63)) as u64;
         Self(Some(Arc::new(Following { key, below, random, queue, draws: Mutex::default() })))
     }
 
-    /// The trace of an update, if it is followed: what others are parts of is the draw.
+    /// The trace of an update, if sampled; its root span is the draw.
     pub(crate) fn update(&self, attempt: Attempt, participant: ParticipantId) -> Option<TraceContext> {
         let following = self.0.as_ref()?;
         let context = following.context(b"update", attempt, participant.0.as_bytes());
@@ -70,7 +70,7 @@ impl Traces {
         Some(self.0.as_ref()?.context(b"round/", attempt, &[]))
     }
 
-    /// The trace that a request says it belongs to, if a coordinator made it and follows it.
+    /// The trace of a request's header, if a coordinator created and samples it.
     pub(crate) fn of_request(&self, headers: &HeaderMap) -> Option<TraceContext> {
         let following = self.0.as_ref()?;
         let claimed: TraceContext = headers.get(TRACEPARENT)?.to_str().ok()?.parse().ok()?;
@@ -79,7 +79,7 @@ impl Traces {
         (genuine.trace == claimed.trace && following.is_followed(genuine)).then_some(claimed)
     }
 
-    /// Tells of a request that belongs to a trace.
+    /// Records a request of a trace.
     pub(crate) fn request(&self, of: TraceContext, method: &str, route: &str, status: u16, during: During) {
         self.push(|id| {
             let span = TraceSpan::new(of, id, format!("{method} {route}"), SpanKind::Server, during);
@@ -88,7 +88,7 @@ impl Traces {
         });
     }
 
-    /// Tells of a step on a round, or of a phase that ended.
+    /// Records a step of a round, or the end of a phase.
     pub(crate) fn step(&self, attempt: Attempt, name: &'static str, failed: bool, during: During) {
         let Some(round) = self.round(attempt) else { return };
         self.push(|id| {
@@ -97,7 +97,7 @@ impl Traces {
         });
     }
 
-    /// Tells of a round that has ended; what else is told of it is a part of that.
+    /// Records the end of a round, the parent of its other spans.
     pub(crate) fn ended(&self, round: &Round, outcome: &'static str, at: Timestamp) {
         let (Some(following), Some(context)) = (&self.0, self.round(round.key)) else { return };
         let during = During { began: round.opened_at, ended: at };
@@ -105,7 +105,7 @@ impl Traces {
         following.queue.push(span.failed_if(outcome == "failed"));
     }
 
-    /// Tells of the draw, which begins the traces of the updates that are followed.
+    /// Records the draw, the start of the traces of sampled updates.
     pub(crate) fn drawn(&self, attempt: Attempt, cohort: &[ParticipantId], during: During) {
         let Some(following) = &self.0 else { return };
         let mut whose = Vec::new();
@@ -119,15 +119,15 @@ impl Traces {
         draws.push_front((attempt, whose));
     }
 
-    /// Whose updates of this attempt are followed, of all that were drawn; `None` if that is not known: another process may have drawn
-    /// them. Nobody's without traces.
+    /// The participants with traced updates of this attempt; `None` if unknown, since another process may have drawn them. Empty without
+    /// traces.
     pub(crate) fn followed_of(&self, attempt: Attempt) -> Option<Vec<ParticipantId>> {
         let Some(following) = &self.0 else { return Some(Vec::new()) };
         let draws = following.draws();
         draws.iter().find(|(drawn, _)| *drawn == attempt).map(|(_, whose)| whose.clone())
     }
 
-    /// Tells of something that was done with these participants' updates.
+    /// Records work on these participants' updates.
     pub(crate) fn updates(
         &self,
         attempt: Attempt,
@@ -180,7 +180,7 @@ impl Following {
         self.proven(nonce)
     }
 
-    /// The trace id of these eight bytes: they, and a proof that whoever made it has the key.
+    /// The trace id of these eight bytes: the bytes and a MAC.
     fn proven(&self, nonce: [u8; 8]) -> TraceContext {
         let proof = hmac::sign(&self.key, &nonce);
         let (mut trace, mut span) = ([0; 16], [0; 8]);
@@ -190,7 +190,7 @@ impl Following {
         TraceContext { trace, span }
     }
 
-    /// By the trace id alone, as OpenTelemetry's samplers decide.
+    /// Decided by the trace id alone, like OpenTelemetry's samplers.
     fn is_followed(&self, context: TraceContext) -> bool {
         let mut last = [0; 8];
         last.copy_from_slice(&context.trace[8..]);

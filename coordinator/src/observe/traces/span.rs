@@ -1,4 +1,4 @@
-//! A span as OTLP has it.
+//! A span in OTLP form.
 
 use federation::id::Attempt;
 use federation::time::Timestamp;
@@ -12,26 +12,26 @@ use wire::TraceContext;
 /// Bits of `flags`: the trace is recorded.
 const RECORDED: u32 = 1;
 
-/// From when to when something happened.
+/// Start and end of an event.
 #[derive(Clone, Copy)]
 pub(crate) struct During {
     pub(crate) began: Timestamp,
     pub(crate) ended: Timestamp,
 }
 
-/// Whether a span answers a request.
+/// Kind of a span; `Server` for responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SpanKind {
     Internal,
     Server,
 }
 
-/// A span that has ended.
+/// A finished span.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceSpan(pub(super) Span);
 
 impl TraceSpan {
-    /// A part of `parent`.
+    /// A child of `parent`.
     pub(super) fn new(
         parent: TraceContext,
         id: [u8; 8],
@@ -56,13 +56,13 @@ impl TraceSpan {
         })
     }
 
-    /// The span that `context` names, which begins its trace.
+    /// The root span of the trace `context`.
     pub(super) fn root(context: TraceContext, name: &'static str, during: During) -> Self {
         let Self(span) = Self::new(context, context.span, name, SpanKind::Internal, during);
         Self(Span { parent_span_id: Vec::new(), ..span })
     }
 
-    /// What a participant did, for whoever runs one: `micros` long.
+    /// A participant's span, for in-process participants: `micros` long.
     #[must_use]
     pub fn of_participant(
         parent: TraceContext,
@@ -82,7 +82,7 @@ impl TraceSpan {
         self
     }
 
-    /// Which attempt at a round it is about.
+    /// Adds the attempt at a round.
     pub(super) fn of(self, Attempt { task, round, attempt }: Attempt) -> Self {
         let span = self.with("tributary.task", task.to_string().as_str());
         span.with("tributary.round", i64::from(round)).with("tributary.attempt", i64::from(attempt))
@@ -112,7 +112,7 @@ impl TraceSpan {
     }
 }
 
-/// What an attribute may hold.
+/// A value of an attribute.
 pub(super) trait Attribute {
     fn value(self) -> Value;
 }

@@ -1,4 +1,4 @@
-//! Streams of events over real connections: continued after a break, compressed, and given up where nobody reads.
+//! Event streams over real connections: resumed, compressed, and closed if unread.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::support::server::{Server, serve};
 use crate::support::sse::{Received, Told};
 use crate::support::{config, small_task};
 
-/// Reads a stream after a position until it has told enough, then breaks it off.
+/// Reads enough of a stream after a position, then disconnects.
 async fn read(server: &Server, client: &reqwest::Client, last: u64, is_enough: impl Fn(&[Told]) -> bool) -> Vec<Told> {
     let request = client.get(server.url("/v1/events?after=0")).bearer_auth(&server.token);
     let mut response = request.header("last-event-id", last.to_string()).send().await.unwrap();
@@ -35,7 +35,7 @@ async fn read(server: &Server, client: &reqwest::Client, last: u64, is_enough: i
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_is_continued_without_loss_or_repetition_while_rounds_run() {
     let mut config = config();
-    // Neither the time for requests nor a rate ends a stream.
+    // Request timeouts and rate limits do not end a stream.
     config.http.request_timeout_ms = 500;
     let server = serve(&config).await;
     server.operate(route::TASKS, &json!({ "spec": small_task() })).await;
@@ -71,7 +71,7 @@ async fn a_stream_is_continued_without_loss_or_repetition_while_rounds_run() {
 
 const RESUMED: &str = "task_resumed";
 
-/// A stream that is read over a connection of its own.
+/// A stream over its own connection.
 struct Stream {
     response: reqwest::Response,
     received: Received,
@@ -142,7 +142,7 @@ async fn a_compressed_stream_tells_the_same_as_it_comes_and_ends_whole() {
                 server.operate(&format!("/v1/tasks/{task}/{action}"), &json!({})).await;
             }
         }
-        // All of it is told before the next turn.
+        // Each stream gets all events before the next turn.
         for stream in [&mut plain, &mut all, &mut same, &mut of_kind] {
             stream.read_until(2 * turn, RESUMED).await;
         }
@@ -193,9 +193,9 @@ async fn a_stream_that_nobody_reads_is_given_up() {
     let (response, _) = client.send_request(request.body(()).unwrap(), true).unwrap();
     let response = response.await.unwrap();
     assert_eq!(response.status(), StatusCode::OK);
-    // It answers PINGs, and takes nothing.
+    // It answers PINGs without granting more window.
     tokio::time::timeout(Duration::from_secs(20), ended).await.expect("it is cut off").unwrap().unwrap_err();
     server.holds("nothing is unsent", |held| held.unsent_bytes == 0).await;
-    // Its place is free again.
+    // Its slot is free again.
     assert_eq!(read(&server, &server.client(None), 0, |told| told.len() == 101).await.len(), 101);
 }

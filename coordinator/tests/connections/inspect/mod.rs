@@ -1,3 +1,3 @@
-//! What operators watch.
+//! Streams for operators.
 
 mod events;

@@ -1,4 +1,4 @@
-//! A task is created with its first model, or refused with every field that is wrong and what would be right.
+//! A task is created with its first model, or rejected with every invalid field and its correction.
 
 use std::time::Duration;
 
@@ -30,11 +30,11 @@ async fn a_task_is_created_with_its_first_model() {
         (&view["status"], &view["parameters"], &view["model_version"]),
         (&json!("ACTIVE"), &json!(3), &json!(0))
     );
-    assert_eq!(view["updates_readable_by"], "operator");
+    assert_eq!(view["protection"], json!({ "updates": "readable_by_coordinator" }));
     assert_eq!(view["history"].as_array().unwrap().len(), 1);
     let model = t.get(&t.viewer, "/v1/tasks/small/models/0").await.json();
     assert_eq!((&model["parent"], &model["round"]), (&json!(null), &json!(null)));
-    // The same seed, the same bytes.
+    // The same seed gives the same bytes.
     t.post(&t.operator, "/v1/tasks/small/cancel", &json!({})).await;
     create(&t, &small_task()).await;
     assert_eq!(t.get(&t.viewer, "/v1/tasks/small/models/0").await.json()["sha256"], model["sha256"]);
@@ -108,7 +108,7 @@ async fn a_dry_run_judges_as_a_creation_does_and_stores_nothing() {
     t.inner.engine.number_events().await.unwrap();
     assert_eq!(t.get(&t.viewer, route::TASKS).await.json()["items"], json!([]), "there is none");
     assert_eq!(t.get(&t.viewer, "/v1/audit?kind=task_created").await.json()["items"], json!([]));
-    // Its key was not used, and its name is free until somebody has it.
+    // Its key is unused, and its name is still free.
     let keyed =
         Request::post(route::TASKS).header("content-type", "application/json").header("idempotency-key", "once");
     let mut other = small_task();
@@ -186,7 +186,7 @@ async fn weights_by_loss_that_cannot_work_are_refused_with_the_reason() {
     assert_eq!(create(&t, &spec).await.status, 201, "what was said would do does");
 }
 
-/// The only field that is wrong, and what is told about it.
+/// The only invalid field, and its error text.
 fn problem(reply: &Reply) -> (String, String) {
     reply.problem(ProblemType::InvalidTask);
     let problem: Problem = serde_json::from_slice(&reply.body).unwrap();
@@ -197,7 +197,7 @@ fn problem(reply: &Reply) -> (String, String) {
 #[tokio::test]
 async fn secure_aggregation_that_cannot_work_is_refused_with_what_would() {
     let t = TestCoordinator::start().await;
-    // Of four, three are needed: one may be missing.
+    // Three of four are needed: one may be missing.
     let mut spec = secure::spec(4);
     spec["rounds"]["select_max"] = json!(4);
     spec["secure_aggregation"]["max_dropout_fraction"] = json!(0.6);
@@ -210,7 +210,7 @@ async fn secure_aggregation_that_cannot_work_is_refused_with_what_would() {
     spec["secure_aggregation"]["max_dropout_fraction"] = json!(f64::from(largest) / 1e6);
     assert_eq!(create(&t, &spec).await.status, 201, "the largest that works does work");
 
-    // More colluders, fewer dropouts.
+    // More colluders allow fewer dropouts.
     let mut spec = secure::spec(100);
     spec["name"] = json!("other");
     spec["secure_aggregation"]["max_corrupt_fraction"] = json!(0.5);
@@ -246,7 +246,7 @@ async fn sums_that_could_wrap_or_cohorts_that_are_too_small_or_large_for_it_are_
     large["rounds"]["select_max"] = json!(2000);
     let (field, detail) = problem(&create(&t, &large).await);
     assert!(field == "rounds.select_max" && detail.contains("1024"), "{field}: {detail}");
-    // No room in 16 bits for so many with such weights.
+    // 16 bits are insufficient for this number of participants and these weights.
     spec = secure::spec(4);
     spec["secure_aggregation"]["modulus_bits"] = json!(16);
     let (field, detail) = problem(&create(&t, &spec).await);
@@ -256,17 +256,31 @@ async fn sums_that_could_wrap_or_cohorts_that_are_too_small_or_large_for_it_are_
 }
 
 #[tokio::test]
-async fn updates_are_readable_by_nobody_unless_that_is_asked_for() {
+async fn updates_are_hidden_in_sums_by_default() {
     let t = TestCoordinator::start().await;
     let mut spec = secure::spec(4);
     spec.as_object_mut().unwrap().remove("secure_aggregation");
     let view = create(&t, &spec).await.json();
-    assert_eq!(
-        (&view["updates_readable_by"], &view["spec"]["secure_aggregation"]["enabled"]),
-        (&json!("nobody"), &json!(true))
-    );
+    assert_eq!(view["spec"]["secure_aggregation"]["enabled"], json!(true));
+    let expected = json!({
+        "updates": "hidden_in_sums", "certified_by": "coordinator", "max_corrupt_fraction": 0.1,
+        "tolerated_colluders": 0, "smallest_sum": 3, "across_rounds": { "kind": "not_protected" },
+    });
+    assert_eq!(view["protection"], expected);
     let view = create(&t, &small_task()).await.json();
-    assert_eq!(view["updates_readable_by"], "operator");
+    assert_eq!(view["protection"], json!({ "updates": "readable_by_coordinator" }));
+}
+
+#[tokio::test]
+async fn a_sum_of_two_is_refused_with_what_would_work() {
+    let t = TestCoordinator::start().await;
+    let mut spec = secure::spec(3);
+    spec["secure_aggregation"] = json!({ "min_cohort": 3, "max_dropout_fraction": 0.4 });
+    let (field, detail) = problem(&create(&t, &spec).await);
+    assert_eq!(field, "secure_aggregation.min_cohort");
+    assert!(detail.contains("at least 3 inputs") && detail.contains("leave 2 in a cohort of 3"), "{detail}");
+    spec["secure_aggregation"]["max_dropout_fraction"] = json!(0.3);
+    assert_eq!(create(&t, &spec).await.status, 201);
 }
 
 #[tokio::test]
@@ -344,7 +358,7 @@ async fn personalization_that_does_not_fit_the_model_is_refused_with_the_reason(
             assert!(detail.contains(reason), "{detail}");
         }
     }
-    // Beside w of 3 by 2: A of 1 by 2 and B of 3 by 1 are what travels.
+    // For w of 3 by 2, A of 1 by 2 and B of 3 by 1 are sent.
     let created = create(&t, &with_adapters(&["w"], 1, "shared")).await;
     assert_eq!(created.status, 201);
     assert_eq!(created.json()["parameters"], 5);

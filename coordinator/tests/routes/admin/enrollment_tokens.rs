@@ -1,4 +1,4 @@
-//! Bounds of what tokens are made with.
+//! Bounds of enrolment tokens.
 
 use serde_json::{Value, json};
 use wire::problem::ProblemType;

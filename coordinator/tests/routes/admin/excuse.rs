@@ -1,4 +1,4 @@
-//! Who is excused is not waited for.
+//! A round stops waiting for excused participants.
 
 use serde_json::json;
 use wire::problem::ProblemType;

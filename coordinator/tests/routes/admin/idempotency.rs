@@ -1,4 +1,4 @@
-//! A request that makes a secret is done once under its key.
+//! A request for a secret is executed once per key.
 
 use axum::body::Body;
 use http::Request;

@@ -1,9 +1,10 @@
-//! What operators change.
+//! Changes by operators.
 
 mod create_task;
 mod enrollment_tokens;
 mod excuse;
 mod idempotency;
+mod initial_model;
 mod operator_tokens;
 mod pin_version;
 mod preconditions;

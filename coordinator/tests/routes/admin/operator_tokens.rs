@@ -1,4 +1,4 @@
-//! Tokens of operators are made, revoked and expire; the last admin's is revoked by force only.
+//! Operator tokens: creation, expiry and revocation; revoking the last admin's requires force.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ async fn the_last_admin_token_is_revoked_by_force_only() {
     let detail = t.post(&eve, &revoke(&id("eve")), &json!({})).await.problem(ProblemType::Conflict);
     assert!(detail.contains("last admin token") && detail.contains("force=true"), "{detail}");
     assert_eq!(t.get(&eve, route::OPERATOR_TOKENS).await.status, 200, "it is good as before");
-    // Whoever is no admin may go, and what is revoked already is no admin.
+    // Other roles may be revoked; a revoked admin is not counted as an admin.
     assert_eq!(t.post(&eve, &revoke(&id("operator")), &json!({})).await.status, 204);
     assert_eq!(t.post(&eve, &revoke(&id("admin")), &json!({})).await.status, 204);
     assert_eq!(t.post(&eve, &format!("{}?force=true", revoke(&id("eve"))), &json!({})).await.status, 204);

@@ -1,4 +1,4 @@
-//! A pinned version stays, an unpinned one stays as long as the task retains it, and one that is gone is told apart from one that never was.
+//! Pinned versions stay, unpinned ones follow the task's retention, and deleted versions are distinguished from unknown ones.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A write that names an entity tag is done only while the view shows what it showed.
+//! A write with an entity tag requires an unchanged view.
 
 use axum::body::Body;
 use http::Request;
@@ -92,7 +92,7 @@ async fn who_is_excused_has_a_place_in_the_round_that_was_seen() {
     assert_eq!(tag(&refused), tag(&now));
     let states = |reply: &Reply| reply.json()["dropped_why"].clone();
     assert_eq!(states(&round(2).await), json!({}), "nobody is excused");
-    // That an input has come meanwhile contradicts nothing.
+    // An input received in between does not conflict.
     assert_eq!(t.send(&whos[0], t.upload(&second, people[0].0, &input([1, 2, 3]))).await.status, 200);
     assert_ne!(tag(&round(2).await), tag(&now));
     assert_eq!(excuse(2, &tag(&now)).await.status, 204);
@@ -131,7 +131,7 @@ async fn a_busy_task_is_changed_as_it_was_seen() {
         let request = Request::get("/v1/tasks/small").header("if-none-match", tag(seen)).body(Body::empty()).unwrap();
         t.send(&t.viewer, request).await.status.as_u16()
     };
-    // A round is waited for, opens, and publishes a version.
+    // A round waits for participants, opens, and publishes a version.
     t.work().await;
     t.check_in(&a.1, "small").await;
     let waiting = task().await;
@@ -148,7 +148,7 @@ async fn a_busy_task_is_changed_as_it_was_seen() {
     assert_eq!(paused.status, 200, "none of it contradicts the pause");
     t.work().await;
     assert_eq!(task().await.json()["model_version"], 1);
-    // A restored version does contradict, and so does one that is promoted; a round that has ended does not.
+    // Restored and promoted versions are conflicts; an ended round is not.
     let restored = post_if(&t, "/v1/tasks/small/models/0/restore", &tag(&paused), &json!({})).await;
     assert_eq!(restored.status, 200, "{restored:?}");
     for tag in [tag(&before), tag(&paused)] {

@@ -1,4 +1,4 @@
-//! One version of a task is the one to use, and its file stays.
+//! A task has one promoted version, and keeps its file.
 
 use serde_json::json;
 use wire::problem::ProblemType;

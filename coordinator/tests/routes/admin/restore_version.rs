@@ -1,4 +1,4 @@
-//! An earlier version is published again between two rounds alone, and the next round starts from it.
+//! An earlier version can be restored only between rounds, and the next round starts from it.
 
 use serde_json::{Value, json};
 use wire::participant::Assignment;
@@ -30,7 +30,7 @@ async fn a_version_is_published_again_when_no_round_is_in_progress() {
     let t = TestCoordinator::start().await;
     let mut spec = small_task();
     spec["rounds"]["count"] = json!(6);
-    // Its state is kept for the two newest versions alone, so an older one goes on without.
+    // Optimizer state is kept only for the two newest versions, so an older one continues without it.
     spec["aggregation"] = json!({ "optimizer": { "name": "fed_adam" } });
     let task = t.create_task(&spec).await;
     let restore = |version: u32| route::fill(route::MODEL_RESTORE, &[&task, &version]);

@@ -1,4 +1,4 @@
-//! A revoked certificate is good for nothing from then on.
+//! A revoked certificate is rejected everywhere.
 
 use std::time::Duration;
 

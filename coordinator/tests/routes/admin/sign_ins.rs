@@ -1,4 +1,4 @@
-//! A cookie stands for a token: as long as both count, and for the dashboard's requests alone.
+//! A cookie stands for a token while both are valid, and only in requests of the dashboard.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use wire::route;
 
 use crate::support::{Reply, TestCoordinator, Who, config, small_task};
 
-/// What the dashboard sends beside the cookie.
+/// The dashboard's header in addition to the cookie.
 const OURS: &[(&str, &str)] = &[("tributary-request", "dashboard"), ("sec-fetch-site", "same-origin")];
 
 fn secret(who: &Who) -> &str {
@@ -27,7 +27,7 @@ async fn send(t: &TestCoordinator, method: Method, path: &str, headers: &[(&str,
     t.send(&Who::Nobody, request.body(Body::from(body.to_string())).unwrap()).await
 }
 
-/// A browser that has signed in.
+/// A signed-in browser.
 struct Browser<'t> {
     t: &'t TestCoordinator,
     cookie: String,
@@ -67,7 +67,7 @@ async fn a_sign_in_is_its_token_in_a_browser() {
     let paused = browser.call(Method::POST, "/v1/tasks/small/pause", OURS).await;
     assert_eq!(paused.json()["status"], "PAUSED");
     assert_eq!(browser.get("/v1/tasks/small/models/0/parameters").await.status, 200);
-    // Its name beside other cookies, and a token that comes with it, which counts alone.
+    // Its name among other cookies, and a token in the same request, which takes precedence.
     let both = browser.call(Method::GET, route::TASKS, &[("authorization", "Bearer guess")]).await;
     both.problem(ProblemType::Unauthenticated);
     t.get(&t.operator, route::SIGN_IN).await.problem(ProblemType::NotFound);
@@ -99,7 +99,7 @@ async fn another_site_changes_nothing_with_a_cookie() {
         ] {
             browser.call(method, path, headers).await.problem(ProblemType::Forbidden);
         }
-        // Nor does it sign anybody in as somebody else.
+        // It also cannot sign in another operator.
         let body = json!({ "token": secret(&t.viewer) });
         send(&t, Method::POST, route::SIGN_INS, headers, &body).await.problem(ProblemType::Forbidden);
     }
@@ -203,7 +203,7 @@ async fn a_sign_in_ends_with_a_token_that_expires_first() {
     assert!(again.problem(ProblemType::Unauthenticated).contains("expired at"));
 }
 
-/// The log keeps each sign-in for ever.
+/// The log keeps each sign-in forever.
 #[tokio::test]
 async fn a_token_signs_in_so_often_at_once_and_then_once_a_second() {
     let t = TestCoordinator::start().await;

@@ -52,7 +52,7 @@ async fn a_round_that_selects_when_its_task_is_paused_takes_whoever_waits_for_an
     }
     t.work().await;
     assert_eq!(t.get(&t.viewer, "/v1/tasks/small/rounds/1").await.json()["state"], "COMPLETED");
-    // The next one does not open, and nobody is told to wait for it.
+    // The next one does not open, and participants get no reason to wait for it.
     let CheckInReply::ComeBack { waiting_for, .. } = ask(&a.1).await else { panic!("there is work") };
     assert_eq!(waiting_for, [WaitingFor::AnyTask]);
     t.work().await;

@@ -1,4 +1,4 @@
-//! A server of models says what it does: whoever reads the task may, within bounds, and the log has who began and stopped.
+//! Reports of model servers: readers of the task may send them within limits, and the log contains starts and stops.
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ async fn the_log_has_who_said_that_a_server_begins_and_stops_and_nothing_in_betw
         assert_eq!(t.call(&t.operator, Method::DELETE, path).await.status, 204);
     }
     assert_eq!(events().await, ["viewer server_joined", "operator server_left"]);
-    // It begins again, also after it was silent, which nobody said.
+    // A server starts again, also after silence without a stop report.
     assert_eq!(put(&t, &t.operator, path, &report()).await.status, 204);
     t.advance(Duration::from_secs(120));
     assert_eq!(put(&t, &t.viewer, path, &report()).await.status, 204);
@@ -115,7 +115,7 @@ async fn a_task_has_a_hundred_servers_at_most() {
     let of = |n: usize| format!("/v1/tasks/small/servers/models-{n}:8500");
     for n in 0..100 {
         assert_eq!(put(&t, &t.viewer, &of(n), &report()).await.status, 204);
-        // Nobody asks too often.
+        // Stays within the rate limit.
         t.advance(Duration::from_millis(100));
     }
     let detail = put(&t, &t.viewer, &of(100), &report()).await.problem(ProblemType::Conflict);

@@ -1,4 +1,4 @@
-//! Who is unusual in a round is seen by its assignments.
+//! Assignments show unusual participants of a round.
 
 use serde_json::json;
 use wire::inspect::{AssignmentView, Page, RoundView};
@@ -76,7 +76,7 @@ async fn a_cohort_is_narrowed_down_by_states_and_labels() {
     for query in ["state=reported", "state=", "label=region", "label=region=eu&label=region=us"] {
         t.get(&t.viewer, &path(query)).await.problem(ProblemType::InvalidValue);
     }
-    // Whoever sees one task alone is told nobody's labels, by no question.
+    // A token for one task does not reveal labels by any query.
     let body = json!({ "name": "ward", "role": "viewer", "tasks": ["small"] });
     let made = t.post(&t.admin, route::OPERATOR_TOKENS, &body).await.json();
     let scoped = Who::Token(made["token"].as_str().unwrap().to_owned());

@@ -1,4 +1,4 @@
-//! The audit log: listed, exported, and checked with nothing but the export.
+//! The audit log: listed, exported, and verified only with the export.
 
 use serde_json::json;
 use wire::audit::{AuditKeyView, EventView, Finding, Line, Verified, Verifier};
@@ -98,7 +98,7 @@ async fn an_export_is_checked_with_the_key_and_a_kept_head() {
     let without: String =
         export.lines().filter(|line| !line.contains("task_paused")).map(|l| l.to_owned() + "\n").collect();
     assert_eq!(verify(&without, &key), Err(Finding::Missing { expected: 8, found: 9 }));
-    // What happens later is not in it, and the head that was kept still fits.
+    // Later events are missing from it, and the stored head is still valid.
     t.enrollment_token().await;
     t.inner.engine.number_events().await.unwrap();
     let later = String::from_utf8(t.get(&t.viewer, route::AUDIT_EXPORT).await.body).unwrap();

@@ -1,4 +1,4 @@
-//! Tasks and rounds are put side by side in one call.
+//! Compares tasks and rounds in one call.
 
 use std::time::Duration;
 
@@ -109,7 +109,7 @@ async fn two_rounds_of_a_task_are_compared_by_what_came_of_them() {
     let task = t.create_task(&spec).await;
     let people = [t.enroll("a").await, t.enroll("b").await, t.enroll("c").await];
     let who: Vec<_> = people.iter().map(|(_, who)| who.clone()).collect();
-    // In the second round, which takes longer, the third of them gives up.
+    // In the longer second round, the third participant gives up.
     for (reporting, seconds) in [(3, 2), (2, 5)] {
         t.advance(Duration::from_secs(1));
         let work = t.assigned(&who).await.remove(0);

@@ -1,4 +1,4 @@
-//! Which devices worked on sums is listed by their names, narrowed down, and within what a token is for.
+//! Devices that worked on sums: listed by name, filtered, and limited to the token's scope.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ async fn a_round_names_the_coordinator_and_the_device_that_summed_it() {
     assert_eq!((rounds(&by.sum_device).await, rounds("cuda:0").await), (vec![1], vec![]));
 }
 
-/// The tasks `small` and `other`, each in its first round, of which the former's is summed.
+/// The tasks `small` and `other`, each in its first round; only `small` is summed.
 async fn two_tasks() -> (TestCoordinator, [TaskId; 2]) {
     let t = TestCoordinator::start().await;
     let tasks = [t.create_task(&small_task()).await, t.create_task(&named("other")).await];
@@ -100,7 +100,7 @@ async fn devices_are_listed_in_pages_and_narrowed_down() {
     assert_eq!(shaped["items"], json!([{ "last": last }]));
 }
 
-/// A token for some tasks sees neither the sums of other tasks in a device's counts, nor devices that summed only those.
+/// A task-scoped token sees neither the sums of other tasks in a device's counts, nor devices used only for those.
 #[tokio::test]
 async fn a_token_for_some_tasks_sees_the_work_on_their_sums() {
     let (t, [small, other]) = two_tasks().await;

@@ -1,4 +1,4 @@
-//! Streams of events: where they begin, what they tell, and when they end.
+//! Event streams: their start, contents and end.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use wire::route;
 use crate::support::sse::{Received, Told};
 use crate::support::{Reply, TestCoordinator, Who, config, small_task};
 
-/// A stream that is read.
+/// A received stream.
 struct Stream {
     body: Body,
     received: Received,
@@ -65,14 +65,14 @@ impl Stream {
         told
     }
 
-    /// The position after which it says that it begins, before it tells anything.
+    /// The announced start position, before any event.
     async fn begins_after(&mut self) -> u64 {
         self.received.push(&self.body.frame().await.unwrap().unwrap().into_data().unwrap());
         assert_eq!(self.received.pop(), None);
         self.received.begins_after.unwrap()
     }
 
-    /// Whether nothing is there to be read now.
+    /// Whether the stream is currently silent.
     async fn is_silent(&mut self) -> bool {
         tokio::time::timeout(Duration::from_millis(50), self.next()).await.is_err()
     }
@@ -134,7 +134,7 @@ async fn a_stream_tells_what_happens_and_begins_where_it_is_asked_to() {
     let mut of_task = Stream::open(&t, &t.viewer, "/v1/tasks/small/events?after=0", None).await;
     assert_eq!(of_task.take(3).await, all[3..]);
 
-    // Of what happens from now on, each tells its part.
+    // Each stream sends its part of the following events.
     t.enrollment_token().await;
     change(&t, "resume").await;
     assert_eq!(kinds(&live.take(2).await), ["enrollment_token_created", "task_resumed"]);
@@ -168,11 +168,11 @@ async fn a_list_of_tasks_names_an_event_after_which_a_stream_misses_nothing_of_i
     let position = |list: &Reply| list.headers["last-event-id"].to_str().unwrap().to_owned();
     let list = t.get(&t.viewer, route::TASKS).await;
     assert_eq!(position(&list), "5");
-    // After the list was read, and before a stream is asked for.
+    // Between reading the list and requesting a stream.
     change(&t, "pause").await;
     let mut stream = Stream::open(&t, &t.viewer, &format!("/v1/events?after={}", position(&list)), None).await;
     assert_eq!(kinds(&stream.take(1).await), ["task_paused"]);
-    // The list shows already what has no position yet, so that the stream tells it once more.
+    // The list already shows an unnumbered event, and the stream sends it again.
     assert_eq!(t.post(&t.operator, "/v1/tasks/small/resume", &json!({})).await.status, 200);
     let list = t.get(&t.viewer, "/v1/tasks?fields=status").await;
     assert_eq!((list.json()["items"][0]["status"].clone(), position(&list)), (json!("ACTIVE"), "6".to_owned()));
@@ -214,6 +214,35 @@ async fn there_are_so_many_streams_and_no_more() {
     assert_eq!(refused.headers["retry-after"], "5");
     drop(one);
     Stream::open(&t, &t.viewer, route::EVENTS, None).await;
+}
+
+#[tokio::test]
+async fn one_token_cannot_take_all_streams() {
+    let mut config = config();
+    (config.http.event_streams_max, config.http.event_streams_per_token) = (8, 4);
+    let t = TestCoordinator::with(&config).await;
+    let viewer = async |name: &str| {
+        let made = t.post(&t.admin, route::OPERATOR_TOKENS, &json!({ "name": name, "role": "viewer" })).await.json();
+        Who::Token(made["token"].as_str().unwrap().to_owned())
+    };
+    let (greedy, other) = (viewer("greedy").await, viewer("other").await);
+    let mut open = Vec::new();
+    for who in [&greedy, &greedy, &greedy, &greedy, &other, &other, &other] {
+        open.push(Stream::open(&t, who, route::EVENTS, None).await);
+        let detail = match open.len() {
+            4 => t.get(&greedy, route::EVENTS).await.problem(ProblemType::Unavailable),
+            7 => t.get(&other, route::EVENTS).await.problem(ProblemType::Unavailable),
+            _ => continue,
+        };
+        assert!(
+            detail.contains(if open.len() == 4 { "event_streams_per_token" } else { "event_streams_max" }),
+            "{detail}"
+        );
+    }
+    // The last slot is reserved for an administrator.
+    Stream::open(&t, &t.admin, route::EVENTS, None).await;
+    drop(open.drain(..2));
+    Stream::open(&t, &greedy, route::EVENTS, None).await;
 }
 
 #[tokio::test]
@@ -338,12 +367,12 @@ async fn a_compressed_stream_can_be_read_up_to_each_of_its_parts() {
     let mut of_tv = Stream::open_gzip(&t, &tv, "/v1/events?kind=task_paused,task_resumed").await;
     assert_eq!(compressed.begins_after().await, 2);
     assert_eq!(of_tv.begins_after().await, 5);
-    // What was missed, and then what happens.
+    // First the missed events, then new ones.
     assert_eq!(compressed.take(3).await, plain.take(3).await);
     change(&t, "pause").await;
     assert_eq!(compressed.take(2).await, plain.take(2).await);
     assert_eq!(kinds(&of_tv.take(1).await), ["task_paused"]);
-    // What is left out because the token has expired is not in the checksum either.
+    // Events omitted because of the expired token are also omitted from the checksum.
     t.advance(Duration::from_millis(60_000));
     change(&t, "resume").await;
     assert_eq!(of_tv.next().await, None);

@@ -1,4 +1,4 @@
-//! What operators see.
+//! Operators' views.
 
 mod assignments;
 mod audit;

@@ -1,4 +1,4 @@
-//! Who serves a model waits for its next version.
+//! A model server waits for the next version.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ async fn a_newer_version_ends_the_wait_and_nothing_else_does() {
     let newest = |list: serde_json::Value| list["items"][0]["version"].clone();
     let waiting = t.get(&t.viewer, "/v1/tasks/small/models?after_version=0&wait_ms=60000");
     let changes = async {
-        // The task's round moves on, and its model does not.
+        // The task's round progresses without a new model.
         let (a, b) = (t.enroll("a").await, t.enroll("b").await);
         let work = t.assigned(&[a.1.clone(), b.1.clone()]).await.remove(0);
         for (id, who) in [&a, &b] {
@@ -28,12 +28,12 @@ async fn a_newer_version_ends_the_wait_and_nothing_else_does() {
     let (list, ()) = tokio::time::timeout(Duration::from_secs(30), both).await.expect("it is told at once");
     assert_eq!(newest(list.json()), 1);
     for (path, expected) in [
-        // There is a newer one already.
+        // A newer version already exists.
         ("/v1/tasks/small/models?after_version=0&wait_ms=60000", 1),
-        // After its time the list is as it is.
+        // After the wait the list is unchanged.
         ("/v1/tasks/small/models?after_version=1&wait_ms=20", 1),
         ("/v1/tasks/small/models?after_version=7", 1),
-        // Nobody waits who does not say for what.
+        // Without a parameter there is no wait.
         ("/v1/tasks/small/models?wait_ms=60000", 1),
     ] {
         let list = tokio::time::timeout(Duration::from_secs(30), t.get(&t.viewer, path)).await.expect(path);

@@ -1,4 +1,4 @@
-//! Lists are narrowed down, and their cursors are places in the whole list.
+//! Lists are filtered, and their cursors are positions in the whole list.
 
 use serde_json::json;
 use wire::inspect::{Page, ParticipantView, RoundView, TaskSummary};
@@ -26,7 +26,7 @@ async fn tasks_and_rounds_are_narrowed_down() {
     assert_eq!(names("since=1750000001000").await.0, "c b");
     assert_eq!(names("since=2025-06-15T15:06:41Z&state=ACTIVE").await.0, "c");
     assert_eq!(names("since=2025-06-15T17:06:42%2B02:00").await.0, "c");
-    // The cursor of one filter goes on with another from the same place.
+    // A cursor of one filter continues with another filter from the same position.
     let (first, cursor) = names("state=ACTIVE&limit=1").await;
     assert_eq!(first, "c");
     assert_eq!(names(&format!("cursor={}", cursor.unwrap())).await.0, "b a");

@@ -1,4 +1,4 @@
-//! The built-in tasks are told with what they set.
+//! The list of presets contains their settings.
 
 use serde_json::json;
 use wire::route;

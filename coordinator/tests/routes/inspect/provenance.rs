@@ -1,5 +1,5 @@
-//! Every version has a signed record of where it comes from, from the transaction that publishes it; participants are given it with
-//! the version, and older versions get one at the start.
+//! Every version has a signed provenance record from its publishing transaction; participants get it with the version, and older versions
+//! get one at the next start.
 
 use federation::model_version::ModelVersion;
 use serde_json::json;
@@ -70,7 +70,7 @@ async fn what_an_older_program_published_is_signed_at_the_start_as_far_as_partic
     });
     t.post(&t.operator, &route::fill(route::TASK_CANCEL, &[&over]), &json!({})).await;
     let before: ModelView = t.get(&t.viewer, &route::fill(route::MODEL, &[&task, &0])).await.read();
-    // As the older program published them: rows without a record.
+    // As published by an older program: rows without a record.
     for task in [task, over] {
         let version = |number: u32| ModelVersion {
             task,
@@ -110,7 +110,7 @@ async fn what_an_older_program_published_is_signed_at_the_start_as_far_as_partic
     assert_eq!((record.round, record.updates), (None, None), "no row says that a round made it");
     missing(task, 1).await;
     missing(over, 2).await;
-    // Once they are signed, a start changes nothing.
+    // After signing, a start leaves the records unchanged.
     t.advance(std::time::Duration::from_secs(9));
     t.inner.sign_versions().await.unwrap();
     assert_eq!(shown(&t, task, 2).await, record);
@@ -126,7 +126,12 @@ async fn another_key_signs_anew_what_participants_are_given() {
     let mut t = TestCoordinator::with(&config).await;
     let task = t.create_task(&small_task()).await;
     let before = shown(&t, task, 0).await;
-    config.identity.seal_key_file = Some(folder.path().join("another.key"));
+    // Replaces the key as in docs/operations/rotation.md.
+    let another = folder.path().join("another.key");
+    std::fs::write(&another, [7; 32]).unwrap();
+    let rows = rusqlite::Connection::open(folder.path().join("rows.db")).unwrap();
+    rows.execute("DELETE FROM fingerprint WHERE what = 'identity.seal_key_file'", ()).unwrap();
+    config.identity.seal_key_file = Some(another);
     t.restart(&config, 2).await;
     let path = route::fill(route::MODEL_PROVENANCE, &[&task, &0]);
     let stale = t.get(&t.viewer, &path).await.read::<SignedProvenance>().open().unwrap();

@@ -1,4 +1,4 @@
-//! Rounds with their phases, what they made, and watches.
+//! Rounds with their phases, results, and watches.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ async fn a_round_is_shown_with_its_phases_and_what_it_made() {
     assert_eq!(seen.participations, 1);
 }
 
-/// Nothing of it is remembered wrong: a coordinator that has just started says the same.
+/// The cache is correct: a freshly started coordinator returns the same.
 #[tokio::test]
 async fn a_page_says_of_each_round_what_is_said_of_it_alone() {
     let folder = tempfile::tempdir().unwrap();
@@ -87,7 +87,7 @@ async fn a_page_says_of_each_round_what_is_said_of_it_alone() {
     assert_eq!(page, t.rounds("small").await);
     t.restart(&config, 2).await;
     assert_eq!(page, t.rounds("small").await);
-    // Bytes that were on their way when a round ended are counted when they are sent.
+    // Bytes in transit at a round's end are counted when sent.
     let (key, state) = (RoundKey { task, number: 1 }, RoundState::Collecting);
     let sent = &[(key.attempt(1), state, 77)];
     let counted =
@@ -138,7 +138,7 @@ async fn a_round_that_waits_in_vain_tells_how_many_are_there() {
     let (state, count, min) = selecting().await;
     assert_eq!((state, count), (json!("SELECTING"), json!(6)));
     assert!(min.as_u64() > Some(6), "{min}");
-    // Not so long that those who wait are not counted on any more.
+    // Within the validity of the waiting check-ins.
     let task = t.get(&t.viewer, "/v1/tasks/small").await.json();
     assert_eq!(task["status"], "ACTIVE");
     t.post(&t.operator, "/v1/tasks/small/cancel", &json!({})).await;

@@ -1,4 +1,4 @@
-//! Who serves a task's model is listed by name, page by page, for as long as they say so.
+//! The model servers of a task are listed by name, page by page, until their reports expire.
 
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ async fn servers_are_listed_in_pages_until_they_are_silent() {
     assert_eq!(t.get(&t.viewer, "/v1/tasks/small/servers").await.json(), json!({ "items": [] }));
 }
 
-/// What one process was told, another one over the same database lists.
+/// A report to one process is listed by another one on the same database.
 #[tokio::test]
 async fn every_replica_lists_them() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Fields are left out, and times written as text, of any answer to an operator.
+//! Responses to operators can omit fields, and write times as text.
 
 use serde_json::{Value, json};
 use wire::problem::ProblemType;
@@ -31,7 +31,7 @@ async fn fields_are_chosen_of_views_and_of_items() {
     }
     t.get(&Who::Nobody, "/v1/tasks?fields=name").await.problem(ProblemType::Unauthenticated);
     t.get(&t.viewer, "/v1/tasks/none?fields=name").await.problem(ProblemType::NotFound);
-    // What changes something is done whole or not at all.
+    // A rejected change is not applied.
     let pause = "/v1/tasks/small/pause";
     t.post(&t.operator, &format!("{pause}?times=iso"), &json!({})).await.problem(ProblemType::InvalidValue);
     assert_eq!(t.get(&t.viewer, "/v1/tasks/small").await.json()["status"], "ACTIVE");

@@ -1,4 +1,4 @@
-//! Lists in pages, and what a task that cannot go on says of itself.
+//! Lists in pages, and the state of a task that cannot continue.
 
 use std::time::Duration;
 
@@ -77,7 +77,7 @@ async fn a_round_that_needs_more_than_are_enrolled_is_tried_again_when_enough_ar
     for n in 0..6 {
         people.push(enroll(n, "eu").await);
     }
-    // Those of elsewhere can never be in it.
+    // Participants elsewhere can never be in it.
     let elsewhere = [enroll(10, "us").await, enroll(11, "us").await, enroll(12, "us").await];
     let shortage = async || t.get(&t.viewer, "/v1/tasks/small").await.json()["shortage"].clone();
     t.work().await;
@@ -168,7 +168,7 @@ async fn a_task_says_what_it_waits_for_and_until_when() {
     let (until, min) = (collecting.deadline_at.unwrap(), collecting.min.unwrap());
     let in_phase = |more: u32| json!({ "kind": "phase", "round": 1, "attempt": 1, "state": "COLLECTING", "more": more, "until": until });
     assert_eq!(waiting_for().await, in_phase(min));
-    // The round goes on without the operator.
+    // The round continues without the operator.
     act("pause").await;
     assert_eq!(t.send(&a.1, t.upload(&work, a.0, &input([1, 2, 3]))).await.status, 200);
     assert_eq!(waiting_for().await, in_phase(min - 1));

@@ -1,4 +1,4 @@
-//! A place that is given up.
+//! Abandoned places.
 
 use serde_json::json;
 use wire::participant::CheckInReply;

@@ -1,4 +1,4 @@
-//! What the coordinator tells in the course of a session: to whom, when, and waiting until it is time.
+//! Announcements during a session: recipients, times and long polls.
 
 use std::time::Duration;
 
@@ -89,7 +89,7 @@ async fn whoever_waits_is_called_the_moment_it_is_time() {
             }
             t.work().await;
         };
-        // A poll that nobody calls would last for ten seconds, and end with nothing.
+        // A poll without a wake-up would last ten seconds and return nothing.
         let (reply, ()) = tokio::join!(wait, finish);
         assert_eq!(reply.status, 200, "{what:?}");
     }
@@ -198,7 +198,7 @@ async fn what_there_is_no_session_for_is_not_told() {
         }
         world.t.call(&member.who, Method::DELETE, &path).await.problem(ProblemType::MethodNotAllowed);
     }
-    // A round in the clear has none either.
+    // The same for a round without secure aggregation.
     let t = TestCoordinator::start().await;
     t.create_task(&small_task()).await;
     let (a, b) = (t.enroll("a").await, t.enroll("b").await);

@@ -1,4 +1,4 @@
-//! What participants say in the course of a session: kept once, repeated at will, judged by the protocol.
+//! Participants' answers during a session: stored once, repeatable, validated by the protocol.
 
 use federation::round::RoundState;
 use secure_agg::codec::Message as _;
@@ -11,10 +11,10 @@ use crate::support::member::Member;
 use crate::support::secure::World;
 use crate::support::{TestCoordinator, small_task};
 
-/// Those that everybody gives in a round; complaints have tests of their own.
+/// The regular answers of a round; complaints have their own tests.
 const USUAL: [Answer; 3] = [Answer::KeyShares, Answer::Consistency, Answer::UnmaskShares];
 
-/// The phase in which this is taken, and everybody's answer, said by nobody yet.
+/// The accepting phase, and all answers, unsent.
 async fn scene(what: Answer) -> (World, Vec<Vec<u8>>) {
     let mut world = World::new(4).await;
     world.up_to(1, what.state()).await;
@@ -31,7 +31,7 @@ async fn scene(what: Answer) -> (World, Vec<Vec<u8>>) {
     (world, answers)
 }
 
-/// What another one of the roster signed in the member's name.
+/// A message in the member's name signed by another member of the roster.
 fn forged(what: Answer, bytes: &[u8], by: &Member) -> Vec<u8> {
     match what {
         Answer::KeyShares => Signed::sign(ShareKeys::decode(bytes).unwrap().body, &by.signer).unwrap().encode(),
@@ -44,7 +44,7 @@ fn forged(what: Answer, bytes: &[u8], by: &Member) -> Vec<u8> {
     }
 }
 
-/// The same for another session, signed as it must be.
+/// The same for another session, correctly signed.
 fn elsewhere(what: Answer, bytes: &[u8], by: &Member) -> Vec<u8> {
     match what {
         Answer::KeyShares => {
@@ -87,7 +87,7 @@ async fn another_answer_does_not_replace_the_first() {
         let (world, answers) = scene(what).await;
         let (first, second) = (&world.members[0], &world.members[1]);
         assert_eq!(first.say(&world.t, what, &answers[0]).await.status, 204);
-        // The very same words under another signature are judged first, and are none that the protocol admits.
+        // The same content with another signature is validated first, and rejected by the protocol.
         let other = forged(what, &answers[0], second);
         first.say(&world.t, what, &other).await.problem(ProblemType::SessionRejected);
         for (member, answer) in world.members.iter().zip(&answers).skip(1) {
@@ -103,7 +103,7 @@ async fn two_good_answers_are_one_too_many() {
     let (world, answers) = scene(Answer::KeyShares).await;
     let first = &world.members[0];
     assert_eq!(first.say(&world.t, Answer::KeyShares, &answers[0]).await.status, 204);
-    // A ciphertext that nobody but its holder can judge.
+    // A ciphertext verifiable only by its holder.
     let mut body = ShareKeys::decode(&answers[0]).unwrap().body;
     let mut sealed: Vec<_> = body.sealed.as_slice().to_vec();
     sealed[0][0] ^= 1;
@@ -130,7 +130,7 @@ async fn what_comes_in_another_phase_is_not_taken() {
         for what in Answer::ALL.into_iter().filter(|what| what.state() != phase) {
             let reply = world.members[0].say(&world.t, what, &[1; 100]).await;
             let earlier = what.state() < phase && what != Answer::Complaint;
-            // Of what it has said before it is known that this is another.
+            // Earlier messages are known to differ.
             let kind = if earlier { ProblemType::DifferentMessage } else { ProblemType::PhaseClosed };
             reply.problem(kind);
         }
@@ -155,7 +155,7 @@ async fn everybody_speaks_for_itself_alone() {
         let (first, second) = (&world.members[0], &world.members[1]);
         let reply = world.t.send(&second.who, first.request(what, &answers[0])).await;
         reply.problem(ProblemType::Forbidden);
-        // Under its own path, another's words.
+        // Another member's message under its own path.
         let detail = second.say(&world.t, what, &answers[0]).await.problem(ProblemType::SessionRejected);
         assert!(detail.starts_with("not_expected"), "{detail}");
         let (id, stranger) = world.t.enroll("stranger").await;
@@ -178,7 +178,7 @@ async fn what_the_protocol_does_not_admit_is_refused_with_its_code() {
             let detail = first.say(&world.t, what, &bytes).await.problem(ProblemType::SessionRejected);
             assert!(detail.starts_with(code), "{what:?}: {detail}");
         }
-        // None of it counts.
+        // All of these are ignored.
         for (member, answer) in world.members.iter().zip(&answers) {
             assert_eq!(member.say(&world.t, what, answer).await.status, 204);
         }
@@ -205,7 +205,7 @@ async fn bytes_that_are_no_message_are_refused() {
         for bytes in [&b""[..], b"{}", &[0xff; 60], &newer, &answers[0][..answers[0].len() - 1]] {
             first.say(&world.t, what, bytes).await.problem(ProblemType::MalformedRequest);
         }
-        // All signatures have the same length, and there is none that is longer.
+        // All signatures have the same length, also the maximum.
         let too_long = if what == Answer::Consistency { ProblemType::TooLarge } else { ProblemType::MalformedRequest };
         first.say(&world.t, what, &longer).await.problem(too_long);
         let mut request = first.request(what, &answers[0]);
@@ -217,7 +217,7 @@ async fn bytes_that_are_no_message_are_refused() {
         let mut request = first.request(what, &answers[0]);
         request.headers_mut().insert(ATTEMPT, "2".parse().unwrap());
         world.t.send(&first.who, request).await.problem(ProblemType::NotFound);
-        // More than any such message has, announced or not.
+        // Longer than any such message, with and without an announced length.
         for announced in [true, false] {
             let mut request = first.request(what, &vec![0; 200_000]);
             if !announced {

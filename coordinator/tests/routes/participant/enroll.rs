@@ -1,4 +1,4 @@
-//! A token buys a certificate.
+//! A token is exchanged for a certificate.
 
 use std::time::Duration;
 
@@ -111,7 +111,7 @@ async fn a_participant_whose_certificate_ended_comes_back_as_itself_with_a_token
     make(json!({ "participant": uuid::Uuid::from_u128(1) })).await.problem(ProblemType::NotFound);
     let token = make(json!({ "participant": id })).await.json()["token"].clone();
     let unused = make(json!({ "participant": id })).await.json()["token"].clone();
-    // Its own name is not in its way, and another is not taken.
+    // Its own name is accepted, and another is rejected.
     let body = json!({ "token": token, "csr_pem": key_and_csr().1, "name": "one" });
     let reply: EnrollReply = t.post(&Who::Nobody, route::ENROLL, &body).await.read();
     assert_eq!((reply.participant, reply.name.as_str()), (id, "one"));
@@ -137,4 +137,25 @@ async fn a_body_that_never_ends_is_not_waited_for() {
     let request = Request::post(route::ENROLL).header("content-type", "application/json");
     let reply = t.send(&Who::Nobody, request.body(Body::from_stream(never)).unwrap()).await;
     reply.problem(ProblemType::TooSlow);
+}
+
+#[tokio::test]
+async fn a_revoked_participants_name_is_free_for_a_new_one() {
+    let t = TestCoordinator::start().await;
+    let (first, _) = t.enroll("ward").await;
+    let named = json!({ "name": "ward" });
+    t.post(&t.operator, route::ENROLLMENT_TOKENS, &named).await.problem(ProblemType::Conflict);
+    let revoke = route::fill(route::PARTICIPANT_REVOKE, &[&first]);
+    assert_eq!(t.post(&t.operator, &revoke, &json!({})).await.status, 200);
+    let token = t.post(&t.operator, route::ENROLLMENT_TOKENS, &named).await.json()["token"].clone();
+    let body = json!({ "token": token, "csr_pem": key_and_csr().1 });
+    let second: EnrollReply = t.post(&Who::Nobody, route::ENROLL, &body).await.read();
+    assert_eq!(second.name, "ward");
+    assert_ne!(second.participant, first, "somebody else");
+    let view = async |id| t.get(&t.viewer, &format!("/v1/participants/{id}")).await.json();
+    let revoked = view(first).await;
+    assert_eq!(revoked["name"], format!("ward (revoked {first})"));
+    assert!(revoked["revoked_at"].is_u64(), "{revoked}");
+    assert_eq!(view(second.participant).await["revoked_at"], json!(null));
+    t.post(&t.operator, route::ENROLLMENT_TOKENS, &named).await.problem(ProblemType::Conflict);
 }

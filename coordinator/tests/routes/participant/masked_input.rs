@@ -1,4 +1,4 @@
-//! Every way in which an update may arrive, good and bad.
+//! Valid and invalid uploads of an update.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use wire::{ParticipantId, route};
 use crate::support::secure::World;
 use crate::support::{SMALL_BYTES, TestCoordinator, Who, input, sha256, small_task};
 
-/// A round that collects, with two participants at work.
+/// A collecting round with two working participants.
 struct Scene {
     t: TestCoordinator,
     a: (ParticipantId, Who),
@@ -43,7 +43,7 @@ impl Scene {
         self.t.send(&self.a.1, self.t.upload(&self.work, self.a.0, body)).await
     }
 
-    /// Nothing of A's input was accepted, and nothing is kept.
+    /// A's input was rejected, and its data was dropped.
     async fn nothing_stored(&self) {
         let round = self.t.get(&self.t.viewer, "/v1/tasks/small/rounds/1").await.json();
         assert_eq!((&round["reported"], &round["bytes_up"]), (&json!(0), &json!(0)));
@@ -65,7 +65,7 @@ async fn an_update_is_accepted_and_the_same_bytes_get_the_same_receipt() {
     assert_eq!(s.upload(&body).await.read::<Receipt>(), first);
     let round = s.t.get(&s.t.viewer, "/v1/tasks/small/rounds/1").await.json();
     assert_eq!((&round["reported"], &round["bytes_up"]), (&json!(1), &json!(16)));
-    // Even when the round is over.
+    // Also after the end of the round.
     let other = s.t.send(&s.b.1, s.t.upload(&s.work, s.b.0, &body)).await;
     assert_eq!(other.status, 200);
     s.t.work().await;
@@ -79,7 +79,7 @@ async fn sent_twice_with_other_bytes_is_refused() {
     assert_eq!(s.upload(&input([1, 2, 3])).await.status, 200);
     let detail = s.upload(&input([1, 2, 4])).await.problem(ProblemType::DifferentInput);
     assert!(detail.contains(&sha256(&input([1, 2, 3])).to_string()), "{detail}");
-    // Also if it pretends to be the same.
+    // Also if it claims the same digest.
     let mut lie = s.t.upload(&s.work, s.a.0, &input([9, 9, 9]));
     lie.headers_mut().insert(CONTENT_SHA256, sha256(&input([1, 2, 3])).to_string().parse().unwrap());
     s.t.send(&s.a.1, lie).await.problem(ProblemType::DigestMismatch);
@@ -157,11 +157,11 @@ async fn an_update_for_a_closed_phase_is_refused() {
         assert_eq!(s.t.send(&who.1, s.t.upload(&s.work, who.0, &input([1, 2, 3]))).await.status, 200);
     }
     s.t.work().await;
-    // Round 2 selects now: nobody has a place in it.
+    // Round 2 is selecting, without members so far.
     let mut next = s.work.clone();
     next.round = 2;
     s.t.send(&c, s.t.upload(&next, c_id, &input([1, 2, 3]))).await.problem(ProblemType::NotAssigned);
-    // Round 1 is over: those who had a place and did not use it are late.
+    // Round 1 is over: participants with unused places are late.
     let t = TestCoordinator::start().await;
     t.create_task(&small_task()).await;
     let (a, b) = (t.enroll("a").await, t.enroll("b").await);
@@ -190,7 +190,7 @@ async fn an_update_from_someone_not_selected_is_refused() {
     let s = scene().await;
     let (id, c) = s.t.enroll("c").await;
     s.t.send(&c, s.t.upload(&s.work, id, &input([1, 2, 3]))).await.problem(ProblemType::NotAssigned);
-    // And nobody sends in another's name.
+    // A participant cannot send in another's name.
     s.t.send(&c, s.t.upload(&s.work, s.a.0, &input([1, 2, 3]))).await.problem(ProblemType::Forbidden);
     s.nothing_stored().await;
 }
@@ -255,7 +255,7 @@ async fn a_later_upload_of_the_same_participant_ends_the_earlier_one() {
     assert_eq!(again.read::<Receipt>().sha256, sha256(&body));
 }
 
-/// A update that is refused for what it holds costs its participant its place, and nobody else the round.
+/// An update with invalid contents costs its participant the place, but does not fail the round.
 async fn refused_alone(s: &Scene, bad: &[u8], good: &[u8]) {
     let detail = s.upload(bad).await.problem(ProblemType::InvalidValue);
     assert!(detail.contains("not valid in this task's encoding"), "{detail}");
@@ -287,7 +287,7 @@ async fn an_update_with_bits_behind_its_end_is_refused_and_the_round_goes_on() {
     refused_alone(&s, &bad, &good).await;
 }
 
-/// A round under secure aggregation that collects; what everybody signed for its input, sent by nobody yet.
+/// A collecting round under secure aggregation, and the signed inputs of all members, unsent.
 async fn secure_scene() -> (World, Vec<MaskedInput>) {
     let mut world = World::new(4).await;
     world.up_to(1, RoundState::Collecting).await;
@@ -307,7 +307,7 @@ async fn a_signed_input_is_accepted_and_the_same_bytes_get_the_same_receipt() {
     assert_eq!((receipt.sha256, receipt.bytes), (sha256(&first.masked), world.model.packed_len()));
     world.t.advance(Duration::from_secs(5));
     assert_eq!(send().await.read::<Receipt>(), receipt);
-    // A receipt is given again without asking for the signature once more.
+    // A repeated receipt does not require a signature.
     let mut request = first.upload(&first.masked, &signed[0]);
     request.headers_mut().remove(SIGNED_INPUT);
     assert_eq!(world.t.send(&first.who, request).await.read::<Receipt>(), receipt);
@@ -336,7 +336,7 @@ async fn an_input_without_its_own_signature_is_not_accepted() {
         request.headers_mut().insert(SIGNED_INPUT, garbage.parse().unwrap());
         t.send(&first.who, request).await.problem(ProblemType::MalformedRequest);
     }
-    // Of another sender, for its body or for this one.
+    // Signed by another sender, for its body or for this one.
     let detail =
         t.send(&first.who, first.upload(&first.masked, &signed[1])).await.problem(ProblemType::SessionRejected);
     assert!(detail.starts_with("not_expected"), "{detail}");
@@ -370,13 +370,13 @@ async fn an_input_without_its_own_signature_is_not_accepted() {
     let view = world.view(1).await;
     assert_eq!(view.reported, 0);
     assert_eq!(t.inner.store.blobs().list(Duration::ZERO).await.unwrap().len(), 1, "only the model");
-    // None of it stands in the way of the real one.
+    // These attempts do not affect the valid one.
     assert_eq!(t.send(&first.who, first.upload(&first.masked, &signed[0])).await.status, 200);
 }
 
 #[tokio::test]
 async fn a_masked_input_is_not_judged_by_what_it_might_hold() {
-    // Garbage under the masks shows in the sum alone; the form is judged.
+    // Garbage under the masks only shows in the sum; only the form is validated.
     let (world, signed) = secure_scene().await;
     let first = &world.members[0];
     let body = vec![0xff; first.masked.len()];

@@ -1,7 +1,6 @@
-//! What participants ask.
+//! Participants' requests.
 
 mod abandon;
-mod abort_statements;
 mod announcements;
 mod answers;
 mod check_in;

@@ -76,7 +76,7 @@ async fn only_versions_that_exist_are_served_and_only_to_known_peers() {
         .problem(ProblemType::Unauthenticated);
 }
 
-/// Whoever asks and does not read must not use up what files and connections are made of.
+/// Clients that request without reading must not exhaust files and connections.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn answers_that_nobody_reads_hold_no_files_open() {
@@ -120,7 +120,7 @@ async fn a_damaged_model_is_not_served_and_its_task_pauses_until_it_is_restored(
     for (id, who) in [&a, &b] {
         assert_eq!(t.send(who, t.upload(&work, *id, &input([1, 2, 3]))).await.status, 200);
     }
-    // The next round has opened already, from the version that breaks now.
+    // The next round has already opened from the version damaged now.
     t.work().await;
     let version = t.get(&t.viewer, &route::fill(route::MODEL, &[&task, &1])).await.json();
     let sha256 = version["sha256"].as_str().unwrap().to_owned();

@@ -1,4 +1,4 @@
-//! Updates of more than 8 MiB, which may arrive in parts: good and bad, over restarts, and in any order.
+//! Updates of more than 8 MiB in parts: valid and invalid, across restarts, and in any order.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use wire::{Digest, ParticipantId, route};
 use crate::support::secure::World;
 use crate::support::{Reply, TestCoordinator, Who, config, put, sha256, small_task};
 
-/// With the weight, a little more than one part.
+/// Slightly more than one part, including the weight.
 const PARAMETERS: usize = 2_100_000;
 
 fn large_task() -> Value {
@@ -37,7 +37,7 @@ fn body(words: [i32; 3]) -> Vec<u8> {
     words.into_iter().cycle().take(PARAMETERS).chain([10]).flat_map(i32::to_le_bytes).collect()
 }
 
-/// A round that collects, with two participants at work.
+/// A collecting round with two working participants.
 struct Scene {
     t: TestCoordinator,
     a: (ParticipantId, Who),
@@ -135,7 +135,7 @@ async fn an_update_in_parts_counts_like_one_that_was_sent_whole() {
         assert_eq!((&round["state"], &round["reported"]), (&json!("COMPLETED"), &json!(2)), "{round}");
         assert_eq!(round["bytes_up"], json!(2 * one.len()));
         published.push(s.t.get(&s.t.viewer, "/v1/tasks/small/models/1").await.json()["sha256"].clone());
-        // When the round is long over, and after its parts were collected.
+        // Long after the round, when its parts were collected.
         s.t.advance(Duration::from_secs(3_600));
         s.t.inner.engine.collect_garbage().await.unwrap();
         assert!(!s.is_stored(slice(&one, 0)).await && !s.is_stored(&two).await);
@@ -146,7 +146,7 @@ async fn an_update_in_parts_counts_like_one_that_was_sent_whole() {
     assert_eq!(published[0], published[1]);
 }
 
-/// Nothing but codecs that need the whole upload have those wait who come next.
+/// Only codecs that need the whole upload delay other uploads.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_input_whose_parts_are_slow_to_read_holds_up_no_other() {
     let (server, folder) = (S3Server::start(), tempfile::tempdir().unwrap());
@@ -211,7 +211,7 @@ async fn parts_outlive_a_restart_and_come_in_any_order() {
     let tree = PartTree::of(&body);
     assert_eq!(s.missing(&tree).await, [0, 1]);
     assert_eq!(s.part(1, slice(&body, 1)).await.status, 204);
-    // One on its way when the process dies leaves nothing.
+    // A part in transit when the process dies is lost.
     let cut = stream::iter([Ok(slice(&body, 0)[..100_000].to_vec()), Err(std::io::Error::other("connection reset"))]);
     let request = part(&s.work, s.a.0, 0, slice(&body, 0)).map(|_| Body::from_stream(cut));
     s.t.send(&s.a.1, request).await.problem(ProblemType::MalformedRequest);
@@ -252,13 +252,13 @@ async fn a_part_is_stored_once_and_only_as_it_was_announced() {
         assert_eq!(s.part(0, first).await.status, 204);
         assert_eq!(s.missing(&tree).await, [1]);
     }
-    // What is there is not read again, whatever it is.
+    // A stored part is not read again, regardless of its content.
     let never_read = stream::once(async { panic!("the body was read") as Result<Vec<u8>, std::io::Error> });
     let request = part(&s.work, s.a.0, 0, first).map(|_| Body::from_stream(never_read));
     assert_eq!(s.t.send(&s.a.1, request).await.status, 204);
 }
 
-/// Otherwise one could fill the disk with the parts of one input after another, of which at most one counts.
+/// Otherwise a participant could fill the disk with parts of several inputs, of which at most one is included.
 #[tokio::test]
 async fn who_has_announced_an_input_announces_no_other() {
     let s = Scene::new().await;
@@ -266,7 +266,7 @@ async fn who_has_announced_an_input_announces_no_other() {
     let name = Digest(PartTree::of(&one).root()).to_string();
     assert_eq!(s.missing(&PartTree::of(&one)).await, [0, 1]);
     for number in [0, 1] {
-        // Before any of its parts is there, and after.
+        // Before and after its first part is stored.
         let detail = s.announce(&PartTree::of(&two)).await.problem(ProblemType::DifferentInput);
         assert!(detail.contains(&name), "{detail}");
         s.part(number, slice(&two, number)).await.problem(ProblemType::DigestMismatch);
@@ -338,7 +338,7 @@ async fn a_manifest_is_judged_before_any_part() {
     let mut other = s.work.clone();
     other.attempt = 2;
     s.t.send(&s.a.1, manifest(&other, s.a.0, &tree, None)).await.problem(ProblemType::NotFound);
-    // A place that is given up takes no part that was announced before.
+    // An abandoned place rejects announced parts.
     assert_eq!(s.missing(&tree).await, [0, 1]);
     let path = route::fill(route::EXCUSE, &[&s.work.task, &1, &s.a.0]);
     assert_eq!(s.t.post(&s.t.operator, &path, &json!({})).await.status, 204);
@@ -348,7 +348,7 @@ async fn a_manifest_is_judged_before_any_part() {
 
 #[tokio::test]
 async fn an_update_beyond_its_bounds_is_refused_once_all_of_it_is_there() {
-    // Beyond the bounds by the first part, and by a word that begins in one part and ends in another.
+    // Out of bounds by the first part, and by a word across two parts.
     let weightless = [&body([1, 2, 3])[..4 * PARAMETERS], &0_u32.to_le_bytes()].concat();
     for bad in [body([1, i32::MIN, 3]), weightless] {
         let s = Scene::new().await;
@@ -366,7 +366,7 @@ async fn an_update_beyond_its_bounds_is_refused_once_all_of_it_is_there() {
     }
 }
 
-/// Over the same rows, with the shortest time for requests.
+/// Over the same rows, with the shortest request timeout.
 async fn hasty(t: &TestCoordinator) -> TestCoordinator {
     let mut config = config();
     config.http.request_timeout_ms = 1;

@@ -1,4 +1,4 @@
-//! Analyses: the same rounds, engine and sums, and a state in place of a model.
+//! Analyses: the same rounds, engine and sums, with a state in place of a model.
 
 use federation::round::{FailureReason, RoundState};
 use federation::task_status::TaskStatus;
@@ -21,12 +21,12 @@ fn analysis(spec: &mut TaskSpec) {
     spec.model = Default::default();
 }
 
-/// What the participant of this number holds.
+/// The data of the participant with this number.
 fn table(number: usize) -> Table {
     Table::new(1, (0..5).map(|row| (number + row) as f64 / 2.0).collect()).unwrap()
 }
 
-/// Everybody's words for the open round.
+/// The words of all participants for the open round.
 async fn report(world: &World, state: &AnalyticsState) -> Vec<u32> {
     let analysis = world.model.tensors.analysis.as_ref().unwrap();
     let mut sum = vec![0; analysis.codec().len()];
@@ -45,7 +45,7 @@ async fn rounds_lead_from_state_to_state_until_the_result() {
     let analysis = world.model.tensors.analysis.as_ref().unwrap();
     let mut state = analysis.initial();
     for number in 1..=3 {
-        // Another engine each time: nothing is remembered but in rows and blobs.
+        // Another engine each time: all state is in rows and blobs.
         let engine = world.engine(number);
         world.start_round(&engine).await;
         let sum = report(&world, &state).await;

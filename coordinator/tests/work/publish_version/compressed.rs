@@ -1,4 +1,4 @@
-//! Compressed updates: the published version is what their codec decodes of their sum, in any order of arrival.
+//! Compressed updates: the published version is the codec's decoding of their sum, in any order of arrival.
 
 use federation::round::{FailureReason, RoundState};
 use learning::{ExactSum, checkpoint, optimizer};
@@ -9,7 +9,7 @@ use recipe::UpdateCodec;
 
 use crate::world::World;
 
-/// All of them, for the world's 45 parameters.
+/// All codecs, for the world's 45 parameters.
 const CODECS: [Compression; 7] = [
     Compression::Rotated { bits: 2, keep: 1.0 },
     Compression::Rotated { bits: 1, keep: 0.5 },
@@ -91,7 +91,7 @@ async fn a_stored_upload_that_is_none_costs_the_round_not_the_model() {
     for participant in &cohort[1..] {
         assert!(world.report(*participant).await);
     }
-    // As long as an upload, but admission was not asked.
+    // As long as an upload, but without admission.
     let garbage = vec![7; usize::try_from(world.model.packed_len()).unwrap()];
     assert!(world.upload(cohort[0], garbage.into()).await);
     engine.step_all().await.unwrap();

@@ -1,4 +1,4 @@
-//! FedNova and SCAFFOLD: what a version is made of where the mean is not simply added, and the state of neither is lost.
+//! FedNova and SCAFFOLD: versions beyond a simple mean, with persistent solver state.
 
 use bytes::Bytes;
 use federation::round::FailureReason;
@@ -23,9 +23,9 @@ fn encoded(world: &World, delta: Vec<f32>, examples: u64, metrics: Vec<MetricVal
     secure_agg::packing::pack(&words.words, world.model.modulus).into()
 }
 
-/// Runs a round to which each participant of the cohort sends what `input` gives.
+/// Runs a round in which each participant sends the result of `input`.
 async fn round(world: &World, seed: u64, input: impl Fn(usize) -> Bytes) {
-    // Another engine each time: nothing is remembered but in rows and blobs.
+    // Another engine each time: all state is in rows and blobs.
     let engine = world.engine(seed);
     for (index, participant) in world.start_round(&engine).await.into_iter().enumerate() {
         assert!(world.upload(participant, input(index)).await);
@@ -93,7 +93,7 @@ async fn scaffold_keeps_the_control_variate_beside_the_model_and_out_of_the_opti
         let delta = [vec![step; parameters], vec![change; parameters]].concat();
         encoded(&world, delta, 10, vec![METRIC, METRIC])
     };
-    // Three of six: c moves by half of the mean change 0.3, momentum or not.
+    // Three of six: c moves by half of the mean change 0.3, with or without momentum.
     for (number, model, control) in [(1, 0.2, 0.15), (2, 0.5, 0.3)] {
         round(&world, number, input).await;
         let after = published(&world, usize::try_from(number).unwrap()).await;

@@ -1,4 +1,4 @@
-//! Distances between rows and points, and groups of rows that one point represents.
+//! Distances between rows and points, and groups of rows represented by one point.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,9 +1,9 @@
 //! k-means: Lloyd's algorithm on summed counts and coordinates, initialized from a sketch of all rows.
 //!
-//! No participant may be asked for a row as an initial centroid. So the seeding rounds partition space recursively,
-//! each time where the summed variance is largest, until there are about eight cells per cluster. The mean and count of
-//! each cell represent its rows, and the coordinator computes the initial centroids from them (`seeding`). Each further
-//! round sums the rows nearest to each centroid. The last round moves no centroid and measures the published ones.
+//! Using a participant's row as an initial centroid would reveal it. So the seeding rounds partition space recursively, each time where the
+//! summed variance is largest, until there are about eight cells per cluster. The mean and count of each cell represent its rows, and the
+//! coordinator computes the initial centroids from them (`seeding`). Each further round sums the rows nearest to each centroid. The last
+//! round moves no centroid and measures the published ones.
 
 mod distance;
 mod seeding;
@@ -31,7 +31,7 @@ const DISTANCE_GRID: u32 = 30;
 pub struct KMeansSpec {
     /// Cap on the rows a participant contributes; of more, evenly spaced ones are used.
     pub max_rows: u32,
-    /// The columns. Distances are in their units, so scale columns that should count alike.
+    /// The columns. Distances are in their units, so scale columns to give them equal influence.
     pub columns: Vec<ColumnSpec>,
     pub clusters: u32,
     /// Number of times the centroids move after the seeding.
@@ -270,7 +270,7 @@ impl Procedure for KMeans {
 }
 
 impl KMeans {
-    /// The cells with the statistics that a seeding round measured.
+    /// The cells with the statistics measured by a seeding round.
     fn measured_cells(&self, counts: &[u64], sum: &[i64], leaves: usize) -> Vec<seeding::Cell> {
         let width = self.ranges.len();
         let (coordinates, _) = self.offsets();

@@ -34,7 +34,7 @@ pub(super) fn cut_further(branching: &mut Branching, cells: &[Cell], most: usize
         (cell.representative.rows > 1 && spread > 0.0).then_some((spread, leaf, column))
     };
     let mut cuts: Vec<_> = cells.iter().enumerate().filter_map(worth).collect();
-    // Ties are broken by cell order, so that every replica cuts alike.
+    // Ties are broken by cell order, so that all replicas cut alike.
     cuts.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     for (_, leaf, column) in cuts.into_iter().take(most.saturating_sub(branching.leaves())) {
         let threshold = cells[leaf].representative.mean[column];
@@ -127,7 +127,7 @@ fn settle(sketch: &[Representative], centroids: &mut [Vec<f64>]) -> f64 {
     inertia
 }
 
-/// Moves clusters without rows to where the sketch is represented worst, unless that gains nothing.
+/// Moves clusters without rows to the cells that the sketch's centroids represent worst, if that reduces the error.
 pub(super) fn begin_again(centroids: &mut [Vec<f64>], empty: &[usize], sketch: &[Representative]) {
     for &cluster in empty {
         let cost = |one: &Representative| nearest(centroids, &one.mean).map_or(0.0, |(_, d)| d * one.rows as f64);

@@ -1,4 +1,4 @@
-//! The figures the project promises: a federation beside all rows in one place, computed by other code.
+//! The promised figures: a federation compared with all rows in one place, computed by other code.
 
 use super::*;
 
@@ -142,7 +142,7 @@ impl Reference {
     }
 }
 
-/// Ten columns of different scales; what matters are products, thresholds and a rare corner.
+/// Ten columns of different scales; the target depends on products, thresholds and a rare corner.
 fn hard(rows: usize, seed: u64, classes: usize) -> Table {
     let mut rng = random(seed);
     let mut made: Vec<(Vec<f64>, f64)> = Vec::new();

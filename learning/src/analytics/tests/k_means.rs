@@ -1,4 +1,4 @@
-//! Clusters of a federation are those of one table; what cannot be clustered is refused.
+//! Clusters of a federation equal those of one table; unsuitable tables are rejected.
 
 use serde_json::json;
 

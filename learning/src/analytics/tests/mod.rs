@@ -27,7 +27,7 @@ fn normal(rng: &mut impl Rng) -> f64 {
     (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos()
 }
 
-/// The rows of a table dealt to `participants`, in runs: whoever sorts first deals unlike data.
+/// The rows of a table in consecutive runs for `participants`. Sorted rows give heterogeneous data.
 fn deal(table: &Table, participants: usize) -> Vec<Table> {
     let ends: Vec<usize> = (0..=participants).map(|i| i * table.rows() / participants).collect();
     let part = |ends: &[usize]| {
@@ -57,7 +57,7 @@ fn round(analysis: &Analysis, state: &AnalyticsState, tables: &[Table]) -> Advan
     let participants = u32::try_from(tables.len()).unwrap();
     let sum = ExactSum::new(sum, codec.modulus_bits(), participants).unwrap().release_without_noise();
     let advanced = analysis.advance(state, &sum).unwrap();
-    // What is published can be read, and says the same.
+    // The published result can be read back unchanged.
     assert_eq!(analysis.read(&advanced.state.to_bytes().unwrap()).unwrap(), advanced.state);
     advanced
 }
@@ -76,7 +76,7 @@ fn column(name: &str, low: f64, high: f64, repeat: u32) -> ColumnSpec {
     ColumnSpec { name: name.to_owned(), low, high, repeat }
 }
 
-/// What is wrong with a specification written as JSON.
+/// The error for a specification written as JSON.
 fn refusal(spec: serde_json::Value, modulus_bits: u8, max_cohort: u32) -> String {
     match serde_json::from_value(spec) {
         Ok(spec) => Analysis::new(spec, modulus_bits, max_cohort).unwrap_err().to_string(),

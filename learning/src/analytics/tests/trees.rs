@@ -1,4 +1,4 @@
-//! Trees of a federation are those of one table; what cannot be grown is refused.
+//! Trees of a federation equal those of one table; unsuitable tables are rejected.
 
 use serde_json::json;
 

@@ -20,7 +20,7 @@ impl Tree {
         Self { branching: Branching::default(), values: vec![values] }
     }
 
-    /// The values of the leaf that the row falls into.
+    /// The values of the row's leaf.
     #[must_use]
     pub fn values_of(&self, row: &[f64]) -> &[f64] {
         self.values.get(self.branching.leaf_of(row)).map_or(&[], Vec::as_slice)
@@ -57,7 +57,7 @@ impl Prediction {
     }
 }
 
-/// Trees whose values are averaged or added.
+/// Trees with averaged or added values.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ensemble {
@@ -70,7 +70,7 @@ pub struct Ensemble {
 }
 
 impl Ensemble {
-    /// The prediction for a row, whose values are in the order of the task's columns.
+    /// The prediction for a row with values in the order of the task's columns.
     #[must_use]
     pub fn predict(&self, row: &[f64]) -> Prediction {
         let mut scores = Vec::new();

@@ -1,7 +1,7 @@
-//! Which rows a tree sees, and which columns a cut may use: the same in every round, without state.
+//! The rows of a tree, and the columns available to a cut: the same in every round, without state.
 //!
-//! The draw depends on a row's values and on how many equal rows came before it, not on who holds the row. So a
-//! federation grows the same trees as a single table with all rows, as long as no two participants hold equal rows.
+//! The draw depends on a row's values and on the number of equal rows before it, not on the participant. So a federation grows the same
+//! trees as a single table with all rows, if different participants hold different rows.
 
 use std::collections::HashMap;
 

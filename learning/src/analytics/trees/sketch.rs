@@ -19,7 +19,7 @@ pub(super) fn bin_of(edges: &[f64], value: f64) -> usize {
     edges.partition_point(|&edge| edge <= value)
 }
 
-/// New edges that put about as many rows into each bin, given the counts between the old edges.
+/// New edges for about the same number of rows in each bin, given the counts between the old edges.
 pub(super) fn balance(range: Range, edges: &[f64], counts: &[i64], bins: u32) -> Vec<f64> {
     let rows = counts.iter().map(|&count| count as f64).sum::<f64>();
     if rows <= 0.0 {
@@ -50,7 +50,7 @@ pub(super) fn balance(range: Range, edges: &[f64], counts: &[i64], bins: u32) ->
     ascending(found.into_iter())
 }
 
-/// Drops edges that do not exceed the one before.
+/// Drops edges that are not above the preceding one.
 fn ascending(edges: impl Iterator<Item = f64>) -> Vec<f64> {
     let mut kept: Vec<f64> = Vec::new();
     for edge in edges {

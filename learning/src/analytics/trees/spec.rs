@@ -28,7 +28,7 @@ pub struct TreesSpec {
     /// Bins per column, with quantiles over all rows as edges. 2 to 256.
     #[serde(default = "thirty_two")]
     pub bins: u32,
-    /// Rounds that refine the bin edges. 1 to 10.
+    /// Rounds of refining the bin edges. 1 to 10.
     #[serde(default = "two")]
     pub sketch_rounds: u32,
     /// Factor on each boosted tree's values; default 0.3. Not allowed in a forest.
@@ -44,10 +44,10 @@ pub struct TreesSpec {
     /// Least gain of a cut.
     #[serde(default)]
     pub min_gain: f64,
-    /// Share of the rows that each tree sees. Default 1, in a forest 0.632.
+    /// Share of the rows used by each tree. Default 1, in a forest 0.632.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub row_fraction: Option<f64>,
-    /// Share of the columns that each cut may use. Default 1, in a forest the square root of their number.
+    /// Share of the columns available to each cut. Default 1, in a forest the square root of their number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub column_fraction: Option<f64>,
     /// Trees of a forest that grow at the same time, in one sum. Boosted trees grow one at a time.
@@ -110,7 +110,7 @@ impl TargetSpec {
         }
     }
 
-    /// Rejects the target of a row that is no class.
+    /// Rejects a target that is not a class.
     pub(super) fn check(self, row: usize, value: f64) -> Result<(), AnalyticsError> {
         match self {
             Self::Class { classes } if !(value >= 0.0 && value < f64::from(classes) && value.fract() == 0.0) => {
@@ -156,7 +156,7 @@ impl TreesSpec {
         Ok(ranges)
     }
 
-    /// Rejects a table without a target for each row, and a target that is no class, of the rows that count.
+    /// Rejects a table without a target for each used row, or with a target that is not a class.
     pub(in crate::analytics) fn check_targets(&self, table: &Table) -> Result<(), AnalyticsError> {
         let (rows, targets) = (table.rows(), table.targets());
         if targets.len() != rows {
@@ -197,7 +197,7 @@ impl TreesSpec {
         self.row_fraction.unwrap_or(if self.method == Method::Forest { 0.632 } else { 1.0 })
     }
 
-    /// Number of columns that a cut chooses from.
+    /// Number of columns available to a cut.
     pub(super) fn columns_per_cut(&self, columns: usize) -> usize {
         let wanted = match (self.column_fraction, self.method) {
             (Some(fraction), _) => (fraction * columns as f64).ceil(),

@@ -1,11 +1,10 @@
-//! Each matrix as its product with a random orthonormal basis that the whole cohort shares (Konečný et al. 2016, "low
-//! rank": an update `A B` of which `A` is random and only `B` is sent).
+//! Each matrix as its product with a random orthonormal basis shared by the whole cohort (Konečný et al. 2016, "low rank": an update `A B`
+//! with random `A`; only `B` is sent).
 //!
-//! A `p × q` matrix, `p` its longer side, is sent as the `rank × q` product with `rank` random directions of its longer
-//! side; this is linear in the update, so products add up. Tensors that are not matrices, or too small to gain, are
-//! sent whole. A tensor of more than two dimensions is a matrix of its first dimension by all the others. Without error
-//! feedback the product is scaled by `p / rank`, which makes the mean unbiased. With error feedback it is not scaled,
-//! and the residual waits for another basis.
+//! A `p × q` matrix, `p` its longer side, is sent as the `rank × q` product with `rank` random directions of its longer side; this is
+//! linear in the update, so products add up. Tensors that are not matrices, or too small to gain, are sent whole. A tensor of more than two
+//! dimensions is a matrix of its first dimension by all the others. Without error feedback the product is scaled by `p / rank`, which makes
+//! the mean unbiased. With error feedback it is not scaled, and the residual waits for another basis.
 
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha20Rng;
@@ -13,7 +12,7 @@ use rand_chacha::ChaCha20Rng;
 use super::super::error::{CodecError, MAX_RANK};
 use crate::parameters::Layout;
 
-/// Stream of a round's seed that bases are drawn from.
+/// Stream of a round's seed for drawing bases.
 const STREAM: u64 = 2;
 /// Attempts to find another independent direction before the basis is left smaller.
 const TRIES: u32 = 1000;
@@ -169,7 +168,7 @@ fn basis(length: usize, rank: usize, rng: &mut ChaCha20Rng) -> Vec<Vec<f64>> {
             vector.extend((0..32).map(|bit| if (word >> bit) & 1 == 1 { -1.0 } else { 1.0 }));
         }
         vector.truncate(length);
-        // Twice: the second pass removes what rounding left in the first.
+        // Twice: the second pass removes the first one's rounding errors.
         for _ in 0..2 {
             for earlier in &basis {
                 let along = vector.iter().zip(earlier).fold(0.0, |sum, (a, b)| sum + a * b);

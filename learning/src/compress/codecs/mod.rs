@@ -1,6 +1,6 @@
-//! The codecs, one per file, and the only place in this crate that lists them.
+//! The codecs, one per file, and their only list in this crate.
 //!
-//! A [`Projection`] makes words that can be added; an [`Expanded`] codec makes bytes that the coordinator expands first.
+//! A [`Projection`] makes words for addition; an [`Expanded`] codec makes bytes, which the coordinator expands first.
 
 mod int8;
 mod low_rank;
@@ -93,7 +93,7 @@ impl Projection {
     }
 }
 
-/// A codec that depends on the content of the update.
+/// A codec dependent on the content of the update.
 #[derive(Clone, Debug)]
 pub(super) enum Expanded {
     TopK(TopK),

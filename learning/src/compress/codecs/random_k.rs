@@ -1,9 +1,8 @@
-//! `k` coordinates, drawn anew in each round from a seed that the whole cohort shares. Everybody sends the same
-//! coordinates, so they add up and need no positions (Konečný et al. 2016, "random mask").
+//! `k` coordinates, drawn anew in each round from a seed shared by the whole cohort. All participants send the same coordinates, so they
+//! add up and need no positions (Konečný et al. 2016, "random mask").
 //!
-//! Without error feedback the sent coordinates are scaled by `d / k`, which makes the mean unbiased and adds an error
-//! of `d / k - 1` times its squared norm. With error feedback they are not scaled, and the others remain in the
-//! residual.
+//! Without error feedback the sent coordinates are scaled by `d / k`. This makes the mean unbiased and adds an error of `d / k - 1` times
+//! its squared norm. With error feedback they are not scaled, and the others remain in the residual.
 
 use super::super::CodecError;
 use super::super::sample::Sample;

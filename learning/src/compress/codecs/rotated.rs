@@ -1,11 +1,9 @@
-//! Few bits per coordinate after a randomised Hadamard rotation, of all rotated coordinates or of a random part of
-//! them.
+//! Few bits per coordinate after a randomised Hadamard rotation, of all rotated coordinates or of a random part of them.
 //!
-//! Rotated coordinates are alike and close to normal, so one range fits all and stochastic rounding to `2^bits` levels
-//! adds as little error as it can (Suresh et al. 2017, section 3). Coordinates are dealt to the blocks in turn, so that
-//! every block holds a share of each layer and blocks have nearly equal norms. Coordinates that are dropped cost `1 /
-//! keep - 1` of the squared norm and save the most where cohorts are large, as each coordinate of a sum needs `log2(n
-//! (2^bits - 1) + 1)` bits.
+//! Rotated coordinates are alike and close to normal, so one range fits all and stochastic rounding to `2^bits` levels adds the least
+//! possible error (Suresh et al. 2017, section 3). Coordinates are dealt to the blocks in turn, so that every block holds a share of each
+//! layer and blocks have nearly equal norms. Dropped coordinates cost `1 / keep - 1` of the squared norm and save the most where cohorts
+//! are large, as each coordinate of a sum needs `log2(n (2^bits - 1) + 1)` bits.
 
 use super::super::CodecError;
 use super::super::sample::Sample;

@@ -1,19 +1,19 @@
 //! How close discrete Gaussian noise is to continuous Gaussian noise that was rounded: close enough to charge for the latter.
 //!
-//! Rounding `x + N(0, sigma^2)` for an integer `x` is post-processing, so releases with rounded noise cost no more than those
-//! of the textbook, sampling included. Let `r(k)` be the probability of rounded noise and `p(k)` of discrete Gaussian noise.
-//! With `r(k) / p(k) = (Z / (sigma sqrt(2 pi))) int exp(-u^2 / (2 sigma^2)) cosh(k u / sigma^2) du` over `|u| <= 1/2`, where the
-//! factor before the integral is between 1 and `1 + 3 exp(-2 pi^2 sigma^2)`:
+//! Rounding `x + N(0, sigma^2)` for an integer `x` is post-processing, so releases with rounded noise cost no more than those of the
+//! textbook, sampling included. Let `r(k)` be the probability of rounded noise and `p(k)` of discrete Gaussian noise. With `r(k) / p(k) =
+//! (Z / (sigma sqrt(2 pi))) int exp(-u^2 / (2 sigma^2)) cosh(k u / sigma^2) du` over `|u| <= 1/2`, where the factor before the integral is
+//! between 1 and `1 + 3 exp(-2 pi^2 sigma^2)`:
 //!
 //! * `p(k) <= exp(1 / (8 sigma^2)) r(k)` for all `k`, since `cosh >= 1`;
 //! * `r(k) <= exp(k^2 / (8 sigma^4)) p(k)`, since `cosh(t) <= exp(t^2 / 2)`;
-//! * under `r`, the mean of `exp(k^2 / (4 sigma^2))` is at most `exp(0.37)` for `sigma >= 4`, so over `M` independent
-//!   coordinates the sum of `k^2 / sigma^2` exceeds `4 (0.37 M + L)` with a probability of at most `exp(-L)`.
+//! * under `r`, the mean of `exp(k^2 / (4 sigma^2))` is at most `exp(0.37)` for `sigma >= 4`, so over `M` independent coordinates the sum
+//!   of `k^2 / sigma^2` exceeds `4 (0.37 M + L)` with a probability of at most `exp(-L)`.
 //!
-//! All noise of all releases is one vector of `M` coordinates, and what anybody sees is a function of it and of things that do
-//! not depend on it. So if the textbook says (epsilon, delta'), the releases are `(epsilon + a + b, exp(a) (delta' + exp(epsilon
-//! - L)))`-DP with `a = M / (8 sigma^2)` and `b = (0.37 M + L) / (2 sigma^2)`. Sums of discrete Gaussian shares are within
-//! `tau` a coordinate of one such Gaussian, either way, which adds to both.
+//! All noise of all releases is one vector of `M` coordinates, and an observer's view is a function of it and of data independent of it. So
+//! if the textbook yields (epsilon, delta'), the releases are
+//! `(epsilon + a + b, exp(a) (delta' + exp(epsilon - L)))`-DP with `a = M / (8 sigma^2)` and `b = (0.37 M + L) / (2 sigma^2)`. Sums of
+//! discrete Gaussian shares are within `tau` a coordinate of one such Gaussian, either way, which adds to both.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,9 +21,9 @@ use super::{Gaussians, RdpCurve};
 
 /// Share of delta reserved for closeness.
 const DELTA_PART: f64 = 1e-3;
-/// A larger `a` would need more than that share of delta.
+/// A larger `a` would need a larger share of delta.
 const RATIO_MAX: f64 = 5e-4;
-/// Smallest sigma for which the third bound holds.
+/// Smallest sigma for the third bound.
 const SIGMA_MIN: f64 = 4.0;
 
 /// The cost of the approximation, as ledgers record it.
@@ -38,7 +38,7 @@ pub struct Closeness {
 /// The accountant for the continuous releases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Textbook {
-    /// Rényi divergences alone, for ledger rows that do not name their accounting.
+    /// Rényi divergences alone, for ledger rows without a named accounting.
     Renyi,
     /// The lower of Rényi divergences and, where they can be computed, privacy loss distributions.
     LossDistribution,

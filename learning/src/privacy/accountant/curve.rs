@@ -7,12 +7,12 @@ pub static ORDERS: std::sync::LazyLock<Vec<f64>> = std::sync::LazyLock::new(|| {
     tenths.chain((11..64).map(f64::from)).chain([128.0, 256.0, 512.0, 1024.0]).collect()
 });
 
-/// An upper bound on the Rényi divergence at each of [`ORDERS`]; infinite where none is known.
+/// An upper bound on the Rényi divergence at each of [`ORDERS`]; infinite if unknown.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RdpCurve(Vec<f64>);
 
 impl RdpCurve {
-    /// The curve of no release.
+    /// The curve of zero releases.
     #[must_use]
     pub fn zero() -> Self {
         Self(vec![0.0; ORDERS.len()])
@@ -47,10 +47,10 @@ impl RdpCurve {
         )
     }
 
-    /// Each bound lowered to the least of those at higher orders, which bound it too: Rényi divergences do not fall as the order
-    /// rises (van Erven and Harremoës 2014, Theorem 3), so `r(a) <= r(b)` for `a <= b`. Of a curve by itself no epsilon gets
-    /// lower by it: of two orders with the same bound the higher one converts to less, since
-    /// `ln(1 - 1/a) - ln(delta a)/(a - 1)` has the derivative `ln(delta a)/(a - 1)^2`, which is below 0 where `delta a < 1`.
+    /// Each bound lowered to the least of those at higher orders, which bound it too: Rényi divergences do not fall as the order rises (van
+    /// Erven and Harremoës 2014, Theorem 3), so `r(a) <= r(b)` for `a <= b`. The epsilon of a single curve stays the same: of two orders
+    /// with the same bound the higher one converts to less, since `ln(1 - 1/a) - ln(delta a)/(a - 1)` has the derivative `ln(delta a)/(a -
+    /// 1)^2`, which is below 0 where `delta a < 1`.
     #[must_use]
     pub(super) fn rising(mut self) -> Self {
         let mut least = f64::INFINITY;
@@ -75,12 +75,12 @@ impl RdpCurve {
     #[must_use]
     pub fn times(&self, times: u64) -> Self {
         let times = times as f64;
-        // 0, not NaN, if nothing was released.
+        // 0, not NaN, for zero releases.
         Self(self.0.iter().map(|&value| if times == 0.0 { 0.0 } else { value * times }).collect())
     }
 
-    /// The smallest epsilon at `delta` over all orders (Canonne, Kamath, Steinke 2020, Proposition 12), and the order that
-    /// gives it; infinity if no order gives any. `delta` lies between 0 and 1.
+    /// The smallest epsilon at `delta` over all orders (Canonne, Kamath, Steinke 2020, Proposition 12), and its order; infinity if all
+    /// orders fail. `delta` lies between 0 and 1.
     #[must_use]
     pub fn epsilon(&self, delta: f64) -> (f64, f64) {
         let candidates = ORDERS.iter().zip(&self.0).filter(|&(&order, _)| order > 1.01);

@@ -7,8 +7,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use super::pld::{LossPair, PldError, Sampled, compose};
 use super::{RdpCurve, gaussian, poisson_gaussian};
 
-/// Maximum variance that the grid adds to a release's losses, relative to their own: a few parts in ten thousand of
-/// epsilon.
+/// Maximum variance added by the grid to a release's losses, relative to their own: a few parts in ten thousand of epsilon.
 const COARSENESS: f64 = 4e-4;
 /// Share of delta reserved for tails.
 const TAIL_PART: f64 = 1e-4;
@@ -65,7 +64,7 @@ impl Gaussians {
     }
 
     /// Least epsilon at `delta` (above 0, below 1), rounded up; `None` if it cannot be computed, because it is in the
-    /// hundreds or there is hardly any noise. Cached, since a ledger asks again for each of its rows.
+    /// hundreds or there is hardly any noise. Cached, since a ledger needs it for each of its rows.
     #[must_use]
     pub fn epsilon(&self, delta: f64) -> Option<f64> {
         static KNOWN: LazyLock<Mutex<BTreeMap<Vec<u64>, Option<f64>>>> = LazyLock::new(Mutex::default);

@@ -119,8 +119,7 @@ pub fn sum_divergence(sigma: f64, shares: u32) -> f64 {
     10.0 * sum
 }
 
-/// Number of nodes of a binary tree over `releases` leaves that contain one leaf: the charge to a participant of one
-/// release.
+/// Number of nodes containing one leaf in a binary tree over `releases` leaves: the charge to a participant of one release.
 #[must_use]
 pub fn tree_levels(releases: u32) -> u32 {
     (u64::from(releases) + 1).next_power_of_two().trailing_zeros()

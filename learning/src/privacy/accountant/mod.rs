@@ -1,7 +1,7 @@
 //! The cost of releases: Rényi curves, privacy loss distributions, zCDP, and their conversion to epsilon.
 //!
-//! Every figure is an upper bound: computations round towards more epsilon, and a bound that does not converge is left
-//! out. Pure functions of their arguments, with the same `exp` and `erfc` on every platform.
+//! Every figure is an upper bound: computations round towards more epsilon, and diverging bounds are left out. Pure functions of their
+//! arguments, with the same `exp` and `erfc` on every platform.
 
 pub mod closeness;
 mod curve;

@@ -4,7 +4,7 @@
 //! or removing one participant. Losses are put on a grid by splitting the mass between two grid points onto both of
 //! them so that its probability under `P` and under `Q` is kept ("connect the dots", Doroshenko et al. 2022): the grid
 //! mechanism is never more private than the real one, and far closer to it than rounding losses up. Convolution works
-//! on the distribution tilted towards the losses that matter, so that its rounding errors are small beside a small
+//! on the distribution tilted towards the losses that matter, so that its rounding errors are small compared with a small
 //! delta. The mass that
 //! tails and rounding could hide is added to delta. Tight, but a statement about continuous noise: what is released is
 //! discrete and charged by Rényi bounds (docs/PRIVACY.md).

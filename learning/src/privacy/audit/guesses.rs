@@ -5,8 +5,8 @@ use super::{AuditError, probability};
 
 /// The number of correctly guessed canaries.
 ///
-/// A canary is the unit that the guarantee protects: here a participant, included or excluded by its own fair coin,
-/// independently of everything else. Several coordinates of one participant are one canary.
+/// A canary is the protected unit of the guarantee: here a participant, included or excluded by its own fair coin, independently of
+/// everything else. Several coordinates of one participant are one canary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guesses {
     canaries: u32,
@@ -83,8 +83,8 @@ impl Guesses {
         (pure + 2.0 * f64::from(self.canaries) * delta * most).min(1.0)
     }
 
-    /// A lower bound on the true epsilon at this `delta` that is correct with probability `confidence`, for example
-    /// 0.95. 0 if nothing can be concluded.
+    /// A lower bound on the true epsilon at this `delta` that is correct with probability `confidence`, for example 0.95. 0 if the guesses
+    /// are inconclusive.
     ///
     /// # Errors
     /// [`AuditError::Probability`].
@@ -102,7 +102,7 @@ impl Guesses {
     }
 }
 
-/// Beyond what any `u32` number of guesses can prove.
+/// Beyond the bounds provable with any `u32` number of guesses.
 const EPSILON_MAX: f64 = 30.0;
 
 /// Parameters of an audit, fixed before it is run.
@@ -200,7 +200,7 @@ mod tests {
         // Pure and all right: (1 + exp(-epsilon))^-r is the level.
         let q = 0.05_f64.powf(1.0 / 2000.0);
         assert!((bound(2000, 2000, 2000, 0.0) - (q / (1.0 - q)).ln()).abs() < 1e-9);
-        // Half right says nothing, nor do no guesses.
+        // Half right is inconclusive, and so are zero guesses.
         assert_eq!(bound(1000, 100, 50, 1e-5), 0.0);
         assert_eq!(bound(1000, 0, 0, 1e-5), 0.0);
         // Delta makes it weaker; being right more often, stronger.
@@ -239,7 +239,7 @@ mod tests {
             // Five in a hundred are 30, standard deviation 5.3.
             assert!(exceeded <= 46, "{epsilon} {delta}: {exceeded}");
         }
-        // And it is said to be about what it is.
+        // And the bound is close to the true epsilon.
         let (scores, included) = randomized_response(&mut rng, 100_000, 1.0, 0.0);
         let found = Guesses::from_scores(&scores, &included, 40_000, 40_000).unwrap();
         let found = found.epsilon_at_least(0.0, 0.95).unwrap();
@@ -264,7 +264,7 @@ mod tests {
                 seen += f64::from(u8::from(guesses.p_value(epsilon, 1e-5) < 0.05)) / f64::from(runs);
             }
             let power = design.power(epsilon).unwrap();
-            // Nothing promised that is not kept; the promise is conservative, so more may be seen.
+            // The prediction holds; it is conservative, so the audit may find more.
             assert!(seen >= power - 0.1, "{shift}: {seen} {power}");
         }
     }

@@ -1,15 +1,14 @@
-//! Statistical audits that can show that a release breaks the guarantee of its ledger.
+//! Statistical audits, able to show that a release breaks the guarantee of its ledger.
 //!
-//! Accountants prove the cost of a mechanism *if* it is what runs. An audit examines the output instead. Two kinds:
+//! Accountants prove the cost of a mechanism *if* it is the one executed. An audit examines the output instead. Two kinds:
 //!
-//! * [`Guesses`]: canaries, which are participants included or excluded by fair coins, are guessed from one training
-//!   run. Guessing better than the ledger's epsilon allows disproves it, whatever the cause. [`Design`] computes
-//!   beforehand how likely such an audit is to succeed.
-//! * [`NoiseVariance`] and [`Correlation`]: given the exact sum, they test whether the noise is as wide as the ledger
-//!   claims and never repeats. They detect defects long before guesses do.
+//! * [`Guesses`]: canaries, that is participants included or excluded by fair coins, are guessed from one training run. Guessing better
+//!   than the ledger's epsilon allows disproves it, for any cause. [`Design`] computes beforehand how likely such an audit is to succeed.
+//! * [`NoiseVariance`] and [`Correlation`]: given the exact sum, they test whether the noise is as wide as the ledger claims and never
+//!   repeats. They detect defects long before guesses do.
 //!
-//! For tests of this project, and for operators who audit their own deployment with synthetic participants. Pure
-//! functions; an audit that finds nothing proves nothing.
+//! For tests of this project, and for operators who audit their own deployment with synthetic participants. Pure functions. An audit
+//! without findings is not a proof.
 
 mod guesses;
 mod residuals;
@@ -18,14 +17,14 @@ mod tails;
 pub use guesses::{Design, Guesses};
 pub use residuals::{Correlation, NoiseVariance, noise_power};
 
-/// Reasons an audit has no result.
+/// Reasons for a missing result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuditError {
     /// The numbers of scores and canaries differ.
     #[error("{scores} scores do not belong to {canaries} canaries")]
     Lengths { scores: usize, canaries: usize },
-    /// Nothing to compare.
+    /// Too few values to compare.
     #[error("{0} values are too few to say anything: at least 8")]
     TooFew(usize),
     /// More guesses than canaries.

@@ -1,4 +1,4 @@
-//! Audits of the noise itself: the release minus the exact sum, which only a test or a trusted auditor knows.
+//! Audits of the noise itself: the release minus the exact sum, known only to a test or a trusted auditor.
 
 use super::tails::{chi_square, crossing};
 use super::{AuditError, probability};

@@ -1,4 +1,4 @@
-//! Coin flips whose probability is the exact value of a floating-point number, and the cohorts they draw.
+//! Coin flips with the exact probability of a floating-point number, and the cohorts drawn by them.
 
 use rand::CryptoRng;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use task_spec::SAMPLING_RATE_MIN;
 #[serde(try_from = "f64", into = "f64")]
 pub struct SamplingRate(f64);
 
-/// A number that is not a valid sampling rate.
+/// An invalid sampling rate.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[error("a sampling rate must be at least 2^-60 and at most 1, not {0}")]
 pub struct BadRate(pub f64);
@@ -28,7 +28,7 @@ impl SamplingRate {
         self.0
     }
 
-    /// Poisson sampling: the drawn indices below `population`, in order. Draw over everybody enrolled, before checking
+    /// Poisson sampling: the drawn indices below `population`, in order. Draw from all enrolled participants, before checking
     /// availability; a participant who is drawn and absent is a dropout.
     #[must_use]
     pub fn draw<R: CryptoRng + ?Sized>(self, population: u32, rng: &mut R) -> Vec<u32> {

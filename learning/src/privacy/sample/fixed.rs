@@ -1,7 +1,7 @@
-//! Fixed-point numbers of any length, for the comparisons that 64 bits do not decide.
+//! Fixed-point numbers of any length, for comparisons beyond 64 bits.
 //!
-//! Every operation rounds towards zero; errors are counted in units of the last place and bounded once, generously, by
-//! [`ERROR_BITS`]. Slow and small on purpose: it runs once in about a billion draws.
+//! Every operation rounds towards zero; errors are counted in units of the last place and bounded once, generously, by [`ERROR_BITS`]. Slow
+//! and small on purpose: it runs once in about a billion draws.
 
 use std::cmp::Ordering;
 
@@ -37,7 +37,7 @@ impl Fixed {
         self.0.len() - 1
     }
 
-    /// Multiplies by `num / den`, which must not make it overflow; less than one unit is lost.
+    /// Multiplies by `num / den`; the caller must rule out overflow. Less than one unit is lost.
     pub(crate) fn scale(&mut self, num: u64, den: u64) {
         let mut carry = 0;
         for limb in &mut self.0 {

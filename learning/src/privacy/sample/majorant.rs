@@ -1,12 +1,11 @@
 //! Exact rejection sampling from a step function above a unimodal, log-concave weight on the integers.
 //!
-//! The line is cut into blocks whose width, a power of two, is about an eighth of a standard deviation. Each block gets
-//! a rational height, in units of 2^-32, that no weight in it exceeds. A draw picks a block with probability
-//! proportional to its height (with an integer alias table, so exactly), an integer uniformly within it, and a uniform
-//! height `y` below the block's; it is accepted if `y` is below the weight. Nine in ten draws are accepted without
-//! computing the weight, because `y` is below the block's lowest one. Beyond the last block on each side the heights
-//! halve from block to block, forever: log-concavity and the ratio at the last block prove that they stay above the
-//! weight, so no tail is cut off.
+//! The line is cut into blocks whose width, a power of two, is about an eighth of a standard deviation. Each block gets a rational height,
+//! in units of 2^-32, above all of its weights. A draw picks a block with probability proportional to its height (with an integer alias
+//! table, so exactly), an integer uniformly within it, and a uniform height `y` below the block's; it is accepted if `y` is below the
+//! weight. Nine in ten draws are accepted without computing the weight, because `y` is below the block's lowest one. Beyond the last block
+//! on each side the heights halve from block to block, forever: log-concavity and the ratio at the last block prove that they stay above
+//! the weight, so the tails are complete.
 
 use std::cmp::Ordering;
 
@@ -48,7 +47,7 @@ const TAIL_WEIGHT: f64 = 1e-9;
 #[derive(Clone, Copy, Debug)]
 struct Block {
     start: i64,
-    /// In units of 2^-32; no weight in the block exceeds it.
+    /// In units of 2^-32; at least as large as every weight in the block.
     height: u64,
     /// In units of 2^-64; every weight in the block exceeds it.
     sure: u64,

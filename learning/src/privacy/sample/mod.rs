@@ -1,9 +1,9 @@
 //! Exact sampling of integers: the common part of the discrete Gaussian and the Poisson sampler.
 //!
-//! A draw compares one uniform real number, revealed 64 bits at a time, with the value of a known function. Floating
-//! point decides only if the two differ by more than a generous error bound; otherwise the comparison uses integers of
-//! as many bits as necessary. So the output has exactly the stated distribution, whatever the platform's rounding. The
-//! time of a draw depends on the value drawn: never let an adversary time single draws.
+//! A draw compares one uniform real number, revealed 64 bits at a time, with the value of a known function. Floating point decides only if
+//! the two differ by more than a generous error bound; otherwise the comparison uses integers of as many bits as necessary. So the output
+//! has exactly the stated distribution, regardless of the platform's rounding. The time of a draw depends on the value drawn: never let an
+//! adversary time single draws.
 
 pub(crate) mod bernoulli;
 pub(crate) mod fixed;

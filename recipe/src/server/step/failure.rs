@@ -2,12 +2,12 @@
 
 use std::io::{self, Read, Seek};
 
-/// A file that can be read in slices.
+/// A file that supports slices.
 pub trait ReadSeek: Read + Seek {}
 
 impl<T: Read + Seek + ?Sized> ReadSeek for T {}
 
-/// Reasons there is no next version.
+/// Reasons for a failed step.
 #[derive(Debug, thiserror::Error)]
 pub enum StepFailure {
     /// Honest participants cannot have made this sum.

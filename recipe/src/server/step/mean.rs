@@ -1,4 +1,4 @@
-//! The mean that a released sum decodes to, slice by slice.
+//! The decoded mean of a released sum, slice by slice.
 
 use std::io::SeekFrom;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use super::terms::RoundTerms;
 use crate::codec::UpdateCodec;
 use crate::server::TaskModel;
 
-/// A stored sum with a header that was read.
+/// A stored sum, after its header was read.
 pub(super) struct StoredSum<'a> {
     file: &'a mut dyn ReadSeek,
     header: SumHeader,
@@ -36,7 +36,7 @@ impl<'a> StoredSum<'a> {
         Ok(Self { file, header })
     }
 
-    /// The words of a range, which lies in the sum.
+    /// The words of a range within the sum.
     fn words(&mut self, range: Range<usize>) -> Result<NoisedSum, StepFailure> {
         self.file.seek(SeekFrom::Start((SumHeader::BYTES + 4 * range.start) as u64))?;
         self.header.read_words(&mut *self.file, range.start, range.len())?.map_err(implausible)
@@ -47,7 +47,7 @@ impl<'a> StoredSum<'a> {
     }
 }
 
-/// What a sum says besides the values of its mean.
+/// The results of a sum in addition to the values of its mean.
 pub(super) struct Said {
     pub(super) participants: u32,
     /// In the order of the task's metrics.
@@ -61,21 +61,21 @@ pub(super) struct Said {
 pub(super) struct Means<'m, 'f> {
     sum: StoredSum<'f>,
     values: Values<'m>,
-    /// With FedNova: what values are multiplied by.
+    /// With FedNova: the factor on values.
     ratio: Option<f64>,
 }
 
 enum Values<'m> {
     /// Each from a word of its own.
     ByWord(Codec, SumTail),
-    /// In order, from words that may be rotated.
+    /// In order, from possibly rotated words.
     Private { codec: &'m PrivateCodec, clip: f64, rotation: [u8; 32], decoder: Box<PrivateDecoder<'m>> },
     /// Each from all words: decoded at once.
     Whole(Vec<f32>),
 }
 
 impl<'m, 'f> Means<'m, 'f> {
-    /// Reads what is needed before the first value.
+    /// Reads the data needed before the first value.
     pub(super) fn new(
         model: &'m TaskModel,
         terms: &RoundTerms,

@@ -1,4 +1,4 @@
-//! What attempts at rounds differ in.
+//! Terms that vary between attempts at rounds.
 
 use wire::{Attempt, Digest};
 
@@ -7,7 +7,7 @@ use crate::server::TaskModel;
 
 /// Terms that differ between attempts at rounds.
 pub struct RoundTerms {
-    /// L2 norm that updates were clipped to.
+    /// L2 clipping norm of the updates.
     pub clip: f64,
     /// Seed of their rotation.
     pub rotation: Digest,
@@ -16,7 +16,7 @@ pub struct RoundTerms {
 }
 
 impl RoundTerms {
-    /// The terms of an attempt that starts from a version with this clipping norm.
+    /// The terms of an attempt based on a version with this clipping norm.
     #[must_use]
     pub fn new(model: &TaskModel, clip: Option<f64>, attempt: Attempt) -> Self {
         let initial = model.private.as_ref().map_or(f64::NAN, |private| private.initial_clip());

@@ -1,4 +1,4 @@
-//! Steps in slices of any length give what whole vectors give, and what is wrong is told.
+//! Steps in slices of any length give the same results as whole vectors, and errors are reported.
 
 use std::io::Cursor;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use wire::Digest;
 use super::*;
 use crate::codec::UpdateCodec;
 
-/// A task of 116 parameters, a number that no length of slices divides.
+/// A task of 116 parameters, a number not divisible by any slice length.
 fn spec() -> TaskSpec {
     serde_json::from_value(serde_json::json!({
         "name": "t",
@@ -45,7 +45,7 @@ struct Case {
     base: Vec<u8>,
 }
 
-/// What a step wrote and said.
+/// Written bytes and reported facts of a step.
 type Written = (Vec<u8>, Option<Vec<u8>>, Vec<(String, MetricValue)>, Option<f64>);
 
 impl Case {
@@ -136,7 +136,7 @@ fn slices_of_any_length_are_stepped_like_the_whole_by_every_optimizer() {
     for optimizer in optimizers() {
         let case = Case::new(|spec| spec.aggregation.optimizer = optimizer);
         let [one, two] = case.assert_same(&LENGTHS);
-        // And the whole like the vectors that it is made of.
+        // The whole equals its concatenated vectors.
         let codec = case.model.codec.plain().unwrap();
         let layout = &case.model.tensors.shared;
         let mut model = checkpoint::read(&case.base, layout).unwrap();

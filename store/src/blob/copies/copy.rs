@@ -10,11 +10,11 @@ use futures_util::future::BoxFuture;
 use crate::blob::BlobStore;
 use crate::error::{Result, StoreError};
 
-/// How long a copy that failed is passed over: everybody would wait for it at every blob.
+/// Time for which a failed copy is skipped, so that not every access waits for it.
 const PASSED_OVER: Duration = Duration::from_secs(30);
 /// So long after it was stored a blob has its row or is garbage, as its collection has it.
 const NAMED_WITHIN: Duration = Duration::from_secs(60);
-/// So long after a blob was not stored in a copy, whoever compares lists has seen it, in whichever process that is.
+/// Time within which the comparison of lists, in any process, has detected a blob that is missing in a copy.
 const OWED_FOR: Duration = Duration::from_secs(30 * 60);
 
 type Open = dyn Fn() -> BoxFuture<'static, Result<Arc<dyn BlobStore>>> + Send + Sync;
@@ -138,7 +138,7 @@ impl Copy {
         self.lock().debt.filter(|debt| now.since(debt.noted) < OWED_FOR)
     }
 
-    /// Counts and tells that a blob is here again.
+    /// Counts and logs that a blob was restored.
     pub(super) fn repaired(&self, digest: Digest, whole: &Self, error: &StoreError) {
         metrics::counter!("tributary_blobs_repaired_total", "copy" => self.name().to_owned()).increment(1);
         tracing::warn!(

@@ -2,7 +2,7 @@
 //!
 //! The first copy is the primary: what it does not take is not stored. A copy that is away is passed over for a while,
 //! and what it owes is found again by comparing lists ([`BlobStore::even_out`]): nothing has to be remembered that a
-//! crash could forget. A blob is lost only if every copy says so.
+//! crash could forget. A blob is lost only if it is missing in every copy.
 
 mod copy;
 
@@ -50,7 +50,7 @@ impl ReplicatedBlobs {
         };
         copies.primary.open().await?;
         join_all(copies.others.iter().map(|copy| async {
-            // It has told why.
+            // The reason is already logged.
             let _ = copy.store().await;
         }))
         .await;
@@ -155,7 +155,7 @@ impl BlobStore for ReplicatedBlobs {
         Ok(Box::new(ReplicatedWriter { blobs: self.clone(), primary, others }))
     }
 
-    /// Verified first: whoever reads an unverified blob finds damage at its end, too late for another copy.
+    /// Verifies the blob first: damage found at the end of a read is too late for another copy.
     async fn open(&self, digest: Digest) -> Result<Box<dyn BlobRead>> {
         self.open_verified(digest).await
     }
@@ -227,7 +227,7 @@ impl BlobStore for ReplicatedBlobs {
         let all = self.0.collections.fetch_add(1, Ordering::Relaxed).is_multiple_of(EVEN_OUT_EVERY);
         let mut filled = 0;
         for copy in self.copies().filter(|copy| all || copy.is_owing()) {
-            // One that is still away has told so.
+            // A copy that is still unavailable has logged that.
             filled += self.fill(copy, needed, began).await.unwrap_or(0);
         }
         Ok(filled)

@@ -1,4 +1,4 @@
-//! A bucket: how it is reached, what is asked of it, and what its refusals mean.
+//! A bucket: connection, requests, and the meaning of its errors.
 
 use std::error::Error;
 use std::fmt;
@@ -83,7 +83,7 @@ impl Bucket {
 
     /// A client that repeats a request at most `retries` times. Nothing is sent yet.
     pub(super) fn connect(config: &S3Config, clock: Arc<dyn Clock>, retries: usize) -> Result<Self> {
-        // The process has one provider of TLS; whoever came first chose the same.
+        // The process has one TLS provider; an earlier caller installed the same.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let watch = Arc::new(Watch { told_ms: AtomicI64::new(NEVER) });
         let connector = Watched(Arc::clone(&watch));
@@ -204,11 +204,11 @@ impl Bucket {
                 found.push((digest, object));
             }
         }
-        // The answers told the server's time.
+        // The responses contained the server's time.
         Ok(found.into_iter().map(|(digest, object)| (digest, self.age(&object))).collect())
     }
 
-    /// A lost blob, if that is what the answer to a GET says.
+    /// A lost blob, if the response to a GET means that.
     fn lost(&self, digest: Digest, error: &object_store::Error) -> StoreError {
         if says_absent(error) { StoreError::MissingBlob(digest) } else { self.explain(error) }
     }
@@ -245,8 +245,8 @@ impl Bucket {
     }
 }
 
-/// Whether an answer says that there is no such object, and not that there is nothing at all in this place: a bucket may be
-/// missing, and a router in front of it answers so while it looks for its server.
+/// Whether a response means that the object is missing, as opposed to the bucket. A router without a reachable server also
+/// responds with 404.
 pub(super) fn says_absent(error: &object_store::Error) -> bool {
     matches!(error, object_store::Error::NotFound { .. }) && told(error).contains("NoSuchKey")
 }
@@ -316,7 +316,7 @@ fn with_keys(path: &FilePath) -> Result<AmazonS3Builder> {
     })
 }
 
-/// What every answer tells: that a request was made, and the server's time.
+/// Records from every response that a request was made, and the server's time.
 struct Watch {
     /// The server's time of its last answer that was dated, or [`NEVER`].
     told_ms: AtomicI64,

@@ -62,7 +62,7 @@ impl S3Read {
         let (tell, arrives) = sync_channel(1);
         let (bucket, digest, wanted) = (Arc::clone(&self.bucket), self.digest, range.clone());
         self.runtime.spawn(async move {
-            // Nobody waits any more if the reader has gone elsewhere.
+            // The reader may have moved to another position.
             let _ = tell.send(bucket.range(digest, wanted).await);
         });
         Coming { range, arrives }

@@ -1,8 +1,8 @@
 //! Small objects that several processes share: created once, replaced on condition, and destroyed for good.
 //!
 //! Blobs never change, so a lost answer costs nothing: the same bytes are sent again. What changes needs conditions, and what
-//! must not come back is sent once: a copy of a request that is still on its way cannot create anew what was destroyed
-//! meanwhile.
+//! must not come back is sent once: a delayed duplicate of a request must not recreate a destroyed
+//! object.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ pub enum KeepsVersions {
     Unknown(String),
 }
 
-/// What tells one state of an object from another.
+/// Identifies a state of an object.
 #[derive(Clone, Debug)]
 pub struct Seen(UpdateVersion);
 
@@ -92,7 +92,7 @@ impl SmallObjects {
         self.destroy(probe).await
     }
 
-    /// Asks whether the bucket keeps what is deleted. A lock on objects needs versions, so it is among them.
+    /// Checks whether the bucket keeps deleted objects. Object locks need versions, so this covers them.
     ///
     /// # Errors
     /// `BlobsAway`.
@@ -113,14 +113,14 @@ impl SmallObjects {
         })
     }
 
-    /// The object's bytes, and what tells them from later ones; `None` if there is none.
+    /// The object's bytes and its state; `None` if it is missing.
     ///
     /// # Errors
     /// `BlobsAway`; `Fault`.
     pub async fn read(&self, name: &str) -> Result<Option<(Zeroizing<Vec<u8>>, Seen)>> {
         let found = match self.bucket.client.get(&self.path(name)).await {
             Ok(found) => found,
-            // Whoever opens with a destroyed key gives up, so nothing else must look like one.
+            // A destroyed key is a permanent failure, so other errors must not look like one.
             Err(error) if says_absent(&error) => return Ok(None),
             Err(error) => return Err(self.bucket.explain(&error)),
         };

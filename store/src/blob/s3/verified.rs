@@ -16,8 +16,8 @@ use crate::blob::disk::DiskBlobs;
 use crate::blob::spool::Spooled;
 use crate::error::Result;
 
-/// A copy that nobody has asked for during this time is removed at the next look at any: it may be of an input that is
-/// not masked.
+/// A copy that was unused for this time is removed at the next access to any copy, because it may be an unmasked
+/// input.
 const UNUSED_MAX: Duration = Duration::from_secs(60);
 /// The object is looked at again after this time: it may have been replaced or lost.
 const LOOKED_MAX: Duration = Duration::from_secs(10);

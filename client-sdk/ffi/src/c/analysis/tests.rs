@@ -1,4 +1,4 @@
-//! What a program in C is told of an analysis, and the rows that it gives.
+//! The analysis description for a C program, and the rows that it returns.
 
 use std::borrow::Cow;
 use std::ptr::{null, null_mut};

@@ -15,9 +15,9 @@ use super::super::exchange::{
     tributary_exchange_end, tributary_exchange_head, tributary_exchange_is_over, tributary_exchange_piece,
 };
 use super::*;
-use crate::http_client::Own;
+use crate::app::http_client::Own;
 
-/// The app's context: nothing is there, and nobody looks.
+/// The app's context: an address that is never dereferenced.
 const CONTEXT: usize = 7;
 
 /// An app that implements nothing.
@@ -37,7 +37,7 @@ fn words(pointer: *const c_char) -> String {
     text(pointer, "a text").unwrap().to_owned()
 }
 
-/// Events that were told: context, name, fields.
+/// Reported events: context, name, fields.
 static TOLD: Mutex<Vec<(usize, String, String)>> = Mutex::new(Vec::new());
 
 extern "C" fn tells(context: *mut c_void, name: *const c_char, fields: *const c_char) {

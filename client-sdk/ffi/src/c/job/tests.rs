@@ -1,4 +1,4 @@
-//! What a job says of its plan, and answers of two threads, in the order that tells most.
+//! The plan of a job, and answers of two threads in the most revealing order.
 
 use std::mem::MaybeUninit;
 

@@ -1,4 +1,4 @@
-//! Training ahead of rounds: pending updates, and which participants should train.
+//! Training ahead of rounds: pending updates, and the participants to train.
 
 use federation::id::{ParticipantId, TaskId};
 use federation::time::Timestamp;
@@ -10,19 +10,19 @@ use task_spec::Ahead;
 use wire::participant::{CheckInRequest, DiscardReason};
 
 use super::found::{CheckInOutcome, TrainingOffer};
-use crate::ahead::filled_next;
-use crate::http::problem::Result;
-use crate::{base, provenance};
+use crate::http::reply::problem::Result;
+use crate::records::provenance;
+use crate::rounds::ahead::filled_next;
+use crate::rounds::base;
 
-/// What is left for a participant once its training ahead of rounds is looked at.
+/// The result for a participant after considering its training ahead of rounds.
 pub(super) enum AheadOutcome {
-    /// These tasks, each with whether it may join the next round.
+    /// The remaining tasks, each with whether the participant may join the next round.
     Tasks(Vec<(OpenTask, bool)>),
     Answer(CheckInOutcome),
 }
 
-/// Which of these tasks the participant may do something for now. Where participants train ahead, only those join who hold an
-/// update that is not too old.
+/// The tasks with work for the participant. If participants train ahead, only holders of a recent enough update join.
 pub(super) async fn trained_ahead(
     tx: &mut Transaction<'_>,
     tasks: Vec<OpenTask>,
@@ -56,25 +56,25 @@ pub(super) async fn trained_ahead(
     Ok(AheadOutcome::Tasks(open))
 }
 
-/// A finished update that rounds may aggregate.
+/// A finished update, usable in rounds.
 struct UsableUpdate {
     task: TaskId,
-    /// No round has taken it within the time that its training may take. Tasks older than its own may then use the
-    /// participant, but no others, so that of several buffers that each lack an update, one fills up.
+    /// No round took the update within its training time. Then older tasks may use the participant, but no others, so that one of several
+    /// incomplete buffers fills up.
     is_overdue: bool,
 }
 
-/// What the update is that a participant says it holds.
+/// The update reported by a participant.
 enum ReportedUpdate {
-    /// It says of none.
+    /// It reports none.
     Nothing,
-    /// One that rounds may aggregate.
+    /// A usable update.
     Update(UsableUpdate),
-    /// One to throw away, as this tells it.
+    /// An update to discard, with the answer.
     Unusable(CheckInOutcome),
 }
 
-/// The finished update that the participant says it holds.
+/// The finished update reported by the participant.
 async fn update_held(
     tx: &mut Transaction<'_>,
     participant: ParticipantId,
@@ -98,7 +98,7 @@ async fn update_held(
     }
 }
 
-/// The training that the participant was given in this task and has not finished.
+/// The unfinished training of the participant in this task.
 async fn to_train(
     tx: &mut Transaction<'_>,
     task: &TaskRow,
@@ -111,7 +111,7 @@ async fn to_train(
     let stands = standing(training.as_ref(), claim(request, task.id), task.model_version, ahead.staleness, now);
     let Some(training) = training.filter(|_| stands == Standing::Training) else { return Ok(None) };
     let latest = tx.round(task.next_round()).await?;
-    // There may be no further round: it waits in case the last one fails.
+    // There may be no further round: the update waits in case the last one fails.
     let Some(number) = filled_next(task, latest.as_ref().map(|row| &row.round)) else { return Ok(None) };
     let base = base::read(tx, task, training.base_version).await?;
     let base = base.ok_or_else(|| StoreError::corrupt(format!("a training of task {} has no base", task.id)))?;

@@ -1,4 +1,4 @@
-//! Asks devices about tasks' criteria.
+//! Queries devices about tasks' criteria.
 
 use federation::id::{ParticipantId, TaskId};
 use federation::time::Timestamp;
@@ -7,11 +7,10 @@ use store::entity::task::TaskRow;
 use wire::Digest;
 use wire::participant::{CheckInRequest, MAX_FINDINGS, Question};
 
-/// How long a participant is asked about the same tasks, if there are more than it can answer at once.
+/// How long a participant is queried about the same tasks, if there are too many for one answer.
 const ASKED_FOR_MS: i64 = 600_000;
 
-/// Keeps the tasks without criteria or with a positive answer, and asks about those without an answer: in turn, if they
-/// are too many at once.
+/// Keeps the tasks without criteria or with a positive answer, and selects questions about undecided tasks: in turn, if there are too many.
 pub(super) fn sift(
     mut tasks: Vec<OpenTask>,
     request: &CheckInRequest,
@@ -21,7 +20,7 @@ pub(super) fn sift(
     let found = |task: TaskId| request.findings.iter().find(|finding| finding.task == task);
     let criteria = |task: &TaskRow| {
         let selection = &task.spec.selection;
-        // A participant that reports its number of examples need not be asked for it.
+        // The reported number of examples makes this question redundant.
         let least = selection.require.on_device().filter(|_| request.examples == 0);
         selection.on_device.iter().cloned().chain(least).collect::<Vec<_>>()
     };
@@ -29,7 +28,7 @@ pub(super) fn sift(
     let mut asking: Vec<_> = tasks.iter().map(|open| &open.task).filter(asks).collect();
     let room = MAX_FINDINGS.saturating_sub(request.findings.len());
     if asking.len() > room {
-        // It must be able to join the task whose update it holds.
+        // The participant must be able to join the task of its held update.
         let holds = |task| request.training.is_some_and(|report| report.ready && report.task == task);
         asking.sort_by_cached_key(|task| (!holds(task.id), turn(participant, task.id, now)));
         asking.truncate(room);
@@ -42,8 +41,7 @@ pub(super) fn sift(
     (tasks, questions)
 }
 
-/// Orders tasks differently for each participant and period, so that all are asked about in time. The order depends on
-/// the time alone and needs no state.
+/// Orders tasks differently for each participant and period, so that every task gets its turn. The order needs only the time, not state.
 fn turn(participant: ParticipantId, task: TaskId, now: Timestamp) -> Digest {
     let while_of = now.0.div_euclid(ASKED_FOR_MS);
     crate::digest(&[&while_of.to_be_bytes()[..], participant.0.as_bytes(), task.0.as_bytes()].concat())
@@ -102,11 +100,13 @@ mod tests {
             findings: findings.iter().map(|&task| Finding { task, eligible: true }).collect(),
             training: held.map(|task| TrainingReport { task, serial: 1, ready: true }),
             declined: None,
+            batch: None,
             round_trip_ms: None,
+            refusals: Vec::new(),
         }
     }
 
-    /// The tasks asked about in the nth period.
+    /// The tasks in question in the nth period.
     fn asked(request: &CheckInRequest, participant: u128, nth: i64) -> Vec<TaskId> {
         let participant = ParticipantId(Uuid::from_u128(participant));
         let (_, questions) = sift(tasks(), request, participant, Timestamp(nth * ASKED_FOR_MS + 7));

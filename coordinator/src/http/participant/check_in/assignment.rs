@@ -9,9 +9,9 @@ use wire::participant::{Assignment, CheckInReply, HeldUpdate, ModelRef, SessionT
 
 use super::found::{RoundOffer, TrainingOffer};
 use crate::admission::Fact;
-use crate::base::RoundBase;
 use crate::http::app::App;
-use crate::http::problem::Result;
+use crate::http::reply::problem::Result;
+use crate::rounds::base::RoundBase;
 
 pub(super) fn assigned(app: &App, participant: ParticipantId, work: RoundOffer) -> Result<CheckInReply> {
     let RoundOffer { place, task, round, base, provenance, update, plan, counted } = work;
@@ -21,7 +21,7 @@ pub(super) fn assigned(app: &App, participant: ParticipantId, work: RoundOffer) 
         app.inbox.note(Fact::Working { attempt: place.attempt, participant });
     }
     let now = app.now();
-    // A round that closed in between has no time left.
+    // A round closed in between has a remaining time of zero.
     let mut deadline_at = round.round.deadline_at().unwrap_or(now);
     if round.round.state == RoundState::Sharing {
         // Training comes after the shares.
@@ -69,7 +69,8 @@ fn assignment(
 ) -> Result<Assignment> {
     let AssignmentTiming { key, cohort, deadline_at, now } = when;
     let terms = app.models.of(&task)?;
-    let session = terms.session_in(&task.spec, base.terms(), &training).map(|config| SessionTerms::from(&config));
+    let session = terms.session_in(&task.spec, base.terms(), &training);
+    let session = session.map(|config| SessionTerms::new(&config, task.spec.batch_size()));
     let RoundBase { version: base, earlier } = base;
     let privacy = terms.privacy_from(base.clip);
     let encoding = terms.encoding.clone();

@@ -3,34 +3,40 @@
 use federation::id::TaskId;
 use federation::round::Assignment;
 use federation::training::Training;
-use store::entity::open_task::OpenTask;
+use store::entity::open_task::{OpenTask, SelectingRound};
 use store::entity::round::RoundRow;
 use store::entity::task::TaskRow;
 use store::entity::training::Buffered;
 use task_spec::TrainingPlan;
-use wire::participant::{Counted, DiscardReason, Invitation, Question};
+use wire::participant::{BatchStep, Counted, DiscardReason, Invitation, Question, TaskRefusal};
 use wire::provenance::SignedProvenance;
 
-use crate::base::RoundBase;
+use crate::rounds::base::RoundBase;
 
-/// What there is for a participant.
+/// The result of a check-in.
 pub(super) enum CheckInOutcome {
     Round(Box<RoundOffer>),
-    /// The task it has data for is over.
+    /// The task of its data is over.
     Over(Box<OpenTask>),
     /// It should train ahead of rounds.
     Train(Box<TrainingOffer>),
-    /// Its finished update, of this task and training, is not useful.
+    /// Its finished update, of this task and training, is useless.
     Discard(TaskId, u32, DiscardReason),
-    /// Tasks want to know whether this device meets their criteria.
+    /// Tasks need to check their criteria on this device.
     Asked(Vec<Question>),
-    /// A round needs keys before it draws.
+    /// A task needs it in a fixed batch.
+    Batch(Box<BatchStep>),
+    /// A round needs its keys before the draw.
     Invited(Box<Invitation>),
-    /// Nothing yet, in these tasks.
+    /// It waits for these tasks.
     Nothing {
         tasks: Vec<TaskId>,
-        /// The round that it sent keys for and that has not drawn yet.
+        /// Its refusals of tasks.
+        refused: Vec<TaskRefusal>,
+        /// The round with its keys and a pending draw.
         awaited: Option<Box<Invitation>>,
+        /// The rounds in need of its keys, in the order of [`crate::rounds::selection::contests::sort`].
+        rounds: Vec<SelectingRound>,
     },
 }
 
@@ -39,13 +45,13 @@ pub(super) struct RoundOffer {
     pub(super) task: TaskRow,
     pub(super) round: RoundRow,
     pub(super) base: RoundBase,
-    /// Where the base comes from.
+    /// The provenance of the base.
     pub(super) provenance: Option<SignedProvenance>,
-    /// The update to aggregate, if it was trained ahead.
+    /// The update to aggregate, if trained ahead.
     pub(super) update: Option<Buffered>,
     /// The training plan of this round.
     pub(super) plan: TrainingPlan,
-    /// For solvers that need it.
+    /// The last successful round with the participant's update, for SCAFFOLD.
     pub(super) counted: Option<Counted>,
 }
 
@@ -53,9 +59,9 @@ pub(super) struct RoundOffer {
 pub(super) struct TrainingOffer {
     pub(super) training: Training,
     pub(super) task: TaskRow,
-    /// The round that may use the update.
+    /// The round expected to use the update.
     pub(super) number: u32,
     pub(super) base: RoundBase,
-    /// Where the base comes from.
+    /// The provenance of the base.
     pub(super) provenance: Option<SignedProvenance>,
 }

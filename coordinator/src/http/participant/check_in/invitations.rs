@@ -1,4 +1,4 @@
-//! Keys received for rounds that collect them before they draw.
+//! Keys for rounds that collect them before the draw.
 
 use federation::id::ParticipantId;
 use secure_agg::messages::Advertise;
@@ -11,15 +11,10 @@ use wire::participant::{CheckInRequest, Invitation};
 
 use crate::http::app::App;
 use crate::http::participant::answers::{decode, rejected};
-use crate::http::problem::{Error, Result};
-use crate::session::round_name;
+use crate::http::reply::problem::{Error, Result};
+use crate::rounds::session::round_name;
 
-pub(super) fn has_keys_for(request: &CheckInRequest, invitation: &Invitation) -> bool {
-    request.keys.as_ref().is_some_and(|keys| keys.attempt_key() == invitation.attempt_key())
-}
-
-/// Judges keys received with a check-in by the protocol. Only valid ones are stored, so that a roster can be made
-/// without asking again.
+/// Validates the keys in a check-in by the protocol. Only valid ones are stored, so a roster is valid by construction.
 pub(super) fn judge(
     app: &App,
     participant: ParticipantId,
@@ -32,7 +27,7 @@ pub(super) fn judge(
         return Err(rejected(MessageRejection::Certificate));
     }
     let name = round_name(invitation.attempt_key());
-    // Which model the round starts from makes no difference to keys.
+    // Keys are independent of the round's base model.
     let phase = CollectKeys::new(name, [0; 32], SessionConfig::from(&invitation.terms)).map_err(Error::fault)?;
     let authority = Authority::new(app.members.certificate().to_vec(), app.now());
     phase.admit(advertise, &authority).map_err(rejected)?;

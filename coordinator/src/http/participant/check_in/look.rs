@@ -1,6 +1,6 @@
 //! Determines the result of a check-in.
 
-use federation::id::{ParticipantId, TaskId};
+use federation::id::{Attempt, ParticipantId, TaskId};
 use federation::round::Assignment;
 use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
@@ -9,28 +9,30 @@ use store::entity::participant::Certificates;
 use store::entity::task::TaskRow;
 use store::{Store, StoreError, Transaction};
 use task_spec::Solver;
-use wire::participant::{CheckInRequest, Counted, Declined};
+use wire::participant::{CheckInRequest, Counted, Declined, RoundKeys, TaskRefusal};
 
 use super::ahead::{AheadOutcome, trained_ahead};
 use super::ask::sift;
+use super::batch::{Batched, batched};
 use super::found::{CheckInOutcome, RoundOffer};
-use super::invitations::has_keys_for;
 use crate::http::app::App;
-use crate::http::problem::Result;
-use crate::{base, provenance};
+use crate::http::reply::problem::Result;
+use crate::records::provenance;
+use crate::rounds::base;
+use crate::rounds::selection::contests;
 
-/// What rows say of a participant that asks for work.
+/// The state of a participant, as read from rows.
 enum Sight {
     Found(CheckInOutcome),
     /// It may join these tasks' rounds, or wait for them.
     Open {
         tasks: Vec<TaskId>,
-        /// Those that need keys before they draw.
+        /// Rounds in need of keys before the draw.
         rounds: Vec<(TaskRow, SelectingRound)>,
     },
 }
 
-/// The tasks that may have work for a participant, and which of its certificates count.
+/// Reads the tasks with possible work for a participant, and its valid certificates.
 pub(super) async fn glance(
     store: &Store,
     participant: ParticipantId,
@@ -40,7 +42,7 @@ pub(super) async fn glance(
     Ok(seen.map_or_else(Default::default, |seen| (Some(seen.certificates), seen.tasks)))
 }
 
-/// What there is for a participant that may have work in these tasks.
+/// Determines the result for a participant with these open tasks.
 pub(super) async fn look(
     app: &App,
     participant: ParticipantId,
@@ -49,9 +51,10 @@ pub(super) async fn look(
     now: Timestamp,
 ) -> Result<CheckInOutcome> {
     for open in open.iter().filter(|open| !open.is_checked_in) {
-        // Somebody else drew the participant, and did not live to say so: what was written for it here is gone.
+        // Another process drew the participant and crashed before announcing it: the check-in written here is gone.
         let _ = app.check_ins.withdraw(participant, open.task.id);
     }
+    let refused: Vec<_> = open.iter().filter_map(|open| refusal(request, open.task.id)).collect();
     let sight = match in_sight(open, participant, request, now) {
         Some(sight) => sight,
         None => {
@@ -59,22 +62,58 @@ pub(super) async fn look(
             look.await?
         }
     };
-    let (tasks, rounds) = match sight {
+    let (mut tasks, joinable) = match sight {
         Sight::Found(outcome) => return Ok(outcome),
         Sight::Open { tasks, rounds } => (tasks, rounds),
     };
-    let mut invitations = Vec::with_capacity(rounds.len());
-    for (task, round) in &rounds {
-        invitations.push(app.invitations.of(&app.store, &app.models, &app.mus, task, *round).await?);
+    let joined: Vec<_> = joinable.iter().map(|(task, _)| task.id).collect();
+    let mut waiting = Vec::with_capacity(joinable.len());
+    for round in joinable {
+        match batched(app, participant, request, &round, &joined).await? {
+            Batched::Yes => waiting.push(round),
+            Batched::No => tasks.retain(|task| *task != round.0.id),
+            Batched::Step(step) => return Ok(CheckInOutcome::Batch(step)),
+        }
     }
-    let awaited = invitations.iter().find(|invitation| has_keys_for(request, invitation)).cloned();
-    if let (None, Some(invitation)) = (&awaited, invitations.into_iter().next()) {
-        return Ok(CheckInOutcome::Invited(Box::new(invitation)));
+    let mut rounds: Vec<_> = waiting.iter().map(|(_, round)| *round).collect();
+    contests::sort(&mut rounds);
+    let held = request.keys.as_ref().map(RoundKeys::attempt_key);
+    let chosen = app.contests.choose(&app.store, &rounds, held, now).await?;
+    let Some((task, round)) = waiting.iter().find(|(_, round)| Some(round.attempt) == chosen) else {
+        return Ok(CheckInOutcome::Nothing { tasks, refused, awaited: None, rounds });
+    };
+    let invitation = Box::new(app.invitations.of(&app.store, &app.models, &app.mus, task, *round).await?);
+    if held != chosen {
+        let released = rounds.iter().find(|round| Some(round.attempt) == held);
+        if let Some(SelectingRound { attempt, .. }) = released
+            && !release(app, participant, *attempt).await?
+        {
+            // The round with its keys has drawn it, so it gets an assignment instead of an invitation.
+            return Ok(CheckInOutcome::Nothing { tasks: Vec::new(), refused, awaited: None, rounds: Vec::new() });
+        }
+        return Ok(CheckInOutcome::Invited(invitation));
     }
-    Ok(CheckInOutcome::Nothing { tasks, awaited: awaited.map(Box::new) })
+    Ok(CheckInOutcome::Nothing { tasks, refused, awaited: Some(invitation), rounds })
 }
 
-/// What open tasks alone say; `None` if more must be read, for a place in a round or for training ahead of rounds.
+/// Withdraws a participant's keys from a round, before it sends others. Returns false if it was drawn.
+async fn release(app: &App, participant: ParticipantId, attempt: Attempt) -> Result<bool> {
+    let released =
+        app.store.transact("release_keys", |tx| Box::pin(async move { tx.release_keys(attempt, participant).await }));
+    let released = released.await?;
+    if released {
+        // Must be written again if the same round gets new keys.
+        let _ = app.check_ins.withdraw(participant, attempt.task);
+    }
+    Ok(released)
+}
+
+/// The participant's reported refusal of a task, if any.
+pub(super) fn refusal(request: &CheckInRequest, task: TaskId) -> Option<TaskRefusal> {
+    request.refusals.iter().copied().find(|refusal| refusal.task == task)
+}
+
+/// Decides from the open tasks alone; `None` if more must be read, for a place in a round or for training ahead of rounds.
 fn in_sight(
     open: Vec<OpenTask>,
     participant: ParticipantId,
@@ -91,7 +130,7 @@ fn in_sight(
     })
 }
 
-/// The same, with whatever else has to be read.
+/// Decides with further reads.
 async fn look_closer(
     app: &App,
     tx: &mut Transaction<'_>,
@@ -117,7 +156,7 @@ async fn look_closer(
     })
 }
 
-/// The assignment of a place in a round of `task`.
+/// The assignment for a place in a round of `task`.
 async fn work(
     app: &App,
     tx: &mut Transaction<'_>,
@@ -141,32 +180,32 @@ async fn work(
     Ok(Some(RoundOffer { place, task: task.clone(), round, base, provenance, update, plan, counted }))
 }
 
-/// What the properties that a participant reports decide.
+/// The decision from a participant's reported properties.
 enum Suiting {
     Found(CheckInOutcome),
     Tasks(Vec<OpenTask>),
 }
 
-/// The tasks that would accept this participant, as far as it reports its properties; the draw decides whether it is
-/// its turn.
+/// The tasks accepting this participant, by its reported properties. The draw decides the rest.
 fn suiting(mut open: Vec<OpenTask>, participant: ParticipantId, request: &CheckInRequest, now: Timestamp) -> Suiting {
     if request.task.is_none() {
         open.retain(|open| suits(open, request.examples));
     } else if let Some(over) = open.iter().position(|open| open.task.status.is_terminal()) {
         return Suiting::Found(CheckInOutcome::Over(Box::new(open.swap_remove(over))));
     }
+    open.retain(|open| refusal(request, open.task.id).is_none());
     let (open, questions) = sift(open, request, participant, now);
     if questions.is_empty() { Suiting::Tasks(open) } else { Suiting::Found(CheckInOutcome::Asked(questions)) }
 }
 
-/// Whether the task takes a participant with these labels and so many examples; 0 if it does not tell.
+/// Whether the task accepts a participant with these labels and this number of examples; 0 means unknown.
 pub(super) fn suits(open: &OpenTask, examples: u64) -> bool {
     let least = open.task.spec.selection.require.min_examples;
     takes_part(open) && (examples == 0 || examples >= least) && has_labels(open)
 }
 
-/// Whether the participant may be drawn into a round of the task, as far as its status goes: a paused one opens no further rounds,
-/// and draws the cohort of the round that was open.
+/// Whether the task's status allows the participant to be drawn. A paused task stops opening rounds, but still draws the cohort of its open
+/// round.
 pub(super) fn takes_part(open: &OpenTask) -> bool {
     match open.task.status {
         TaskStatus::Active => true,
@@ -175,18 +214,17 @@ pub(super) fn takes_part(open: &OpenTask) -> bool {
     }
 }
 
-/// Whether the task takes a participant with these labels.
+/// Whether the participant's labels satisfy the task.
 pub(super) fn has_labels(OpenTask { task, labels, .. }: &OpenTask) -> bool {
     task.spec.selection.require.labels.iter().all(|(name, value)| labels.get(name) == Some(value))
 }
 
-/// The tasks that a participant waits for, each with whether it may join the next round; and of these rounds those with secure
-/// aggregation that have not drawn yet.
+/// The participant's tasks, each with whether it may join the next round, and the undrawn secure-aggregation rounds among them.
 fn joining<'a>(tasks: impl Iterator<Item = (&'a OpenTask, bool)> + Clone, request: &CheckInRequest) -> Sight {
     let needs_keys = |(open, may_join): (&OpenTask, bool)| {
         let round = open.selecting.filter(|_| may_join && open.task.spec.secure_aggregation.enabled)?;
         let declines = |declined: Declined| declined.task == open.task.id && declined.sent >= round.attempt.round;
-        // It has said that it makes none; it waits for a round that it may take part in.
+        // The participant declined this round; it waits for one it may join.
         (!request.declined.is_some_and(declines)).then(|| (open.task.clone(), round))
     };
     Sight::Open {

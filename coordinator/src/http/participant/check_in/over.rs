@@ -1,4 +1,4 @@
-//! Tells that a task is over, and which version was its last.
+//! The answer about an ended task, with its last version.
 
 use federation::id::TaskId;
 use federation::model_version::ModelVersion;
@@ -11,10 +11,10 @@ use wire::provenance::SignedProvenance;
 
 use super::look::has_labels;
 use crate::http::app::App;
-use crate::http::problem::Result;
-use crate::provenance;
+use crate::http::reply::problem::Result;
+use crate::records::provenance;
 
-/// The answer to a participant whose task is over. It is the same for every participant whose labels the task takes, drawn or not.
+/// The answer to a participant of an ended task: the same for every participant with suitable labels, drawn or not.
 pub(super) async fn over(app: &App, open: OpenTask) -> Result<CheckInReply> {
     let is_told = has_labels(&open) && open.task.spec.analytics.is_none();
     let task = open.task.id;
@@ -41,7 +41,7 @@ async fn final_model(app: &App, task: TaskRow) -> Result<Option<FinalModel>> {
     }))
 }
 
-/// The newest version with its record, if its file is kept and it has one.
+/// The newest version with its provenance record, if both are kept.
 async fn last_version(
     tx: &mut Transaction<'_>,
     task: TaskId,

@@ -1,4 +1,4 @@
-//! What a participant is told to wait for that gets nothing to do.
+//! Reasons why a participant waits.
 
 use federation::id::{ParticipantId, TaskId};
 use federation::task_status::TaskStatus;
@@ -7,10 +7,10 @@ use store::entity::open_task::OpenTask;
 use wire::inspect::TaskWaitingFor;
 use wire::participant::{CheckInRequest, MAX_WAITING_FOR, WaitingFor};
 
-use super::look::{suits, takes_part};
+use super::look::{refusal, suits, takes_part};
 use crate::http::app::App;
 
-/// A task that a participant has asked about, and what keeps it waiting there.
+/// A task open to a participant, and the reason for waiting in it.
 pub(super) struct Kept {
     task: TaskId,
     name: String,
@@ -21,11 +21,12 @@ enum KeptBy {
     Operator(TaskStatus),
     Label(String, String),
     Device,
-    /// The rounds themselves: more has to be read.
+    Refusal,
+    /// The rounds themselves: needs further reads.
     Rounds,
 }
 
-/// What keeps a participant waiting in each of the tasks that are open to it.
+/// The reasons for waiting in each task open to a participant.
 pub(super) fn kept(open: &[OpenTask], request: &CheckInRequest) -> Vec<Kept> {
     let is_open = |open: &&OpenTask| request.task.is_some() || suits(open, request.examples);
     let kept =
@@ -42,13 +43,16 @@ fn kept_by(open: &OpenTask, request: &CheckInRequest) -> KeptBy {
     if let Some((label, value)) = wanted.iter().find(|(label, value)| labels.get(*label) != Some(value)) {
         return KeptBy::Label(label.clone(), value.clone());
     }
+    if refusal(request, task.id).is_some() {
+        return KeptBy::Refusal;
+    }
     match request.findings.iter().any(|finding| finding.task == task.id && !finding.eligible) {
         true => KeptBy::Device,
         false => KeptBy::Rounds,
     }
 }
 
-/// The reasons for a participant that asked for a task by this name, or for any.
+/// The reasons for a participant waiting for a task by this name, or for any.
 pub(super) async fn reasons(
     app: &App,
     participant: ParticipantId,
@@ -67,6 +71,7 @@ pub(super) async fn reasons(
             KeptBy::Operator(status) => WaitingFor::Operator { task, status },
             KeptBy::Label(label, value) => WaitingFor::Label { task, label, value },
             KeptBy::Device => WaitingFor::Device { task },
+            KeptBy::Refusal => WaitingFor::Refused { task },
             KeptBy::Rounds => match app.lacking.of(&app.store, app.retries, id, app.now()).await? {
                 TaskWaitingFor::Participants { more, until } => WaitingFor::Participants { task, more, until },
                 TaskWaitingFor::Round { at, .. } => WaitingFor::Round { task, at },
@@ -81,7 +86,7 @@ pub(super) async fn reasons(
     Ok(reasons)
 }
 
-/// Names of tasks that a participant could ask for.
+/// Names of other tasks open to a participant.
 async fn others(app: &App, participant: ParticipantId) -> Result<Vec<String>, StoreError> {
     let open = app.store.read("tasks_by_name", |tx| Box::pin(async move { tx.open_tasks(participant, None).await }));
     let mut open = open.await?;

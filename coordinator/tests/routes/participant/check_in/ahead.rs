@@ -1,4 +1,4 @@
-//! Training ahead of rounds by participants that take part in whatever task there is.
+//! Training ahead of rounds by participants open to any task.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use wire::route;
 
 use crate::support::{TestCoordinator, Who, input, small_task};
 
-/// A participant with a journal that has room for one update.
+/// A participant whose journal holds one update.
 struct Device {
     id: ParticipantId,
     who: Who,
     held: Option<(TaskId, u32)>,
-    /// Trainings it has finished, and updates that were aggregated.
+    /// Its finished trainings, and its aggregated updates.
     trained: Vec<TaskId>,
     sent: Vec<TaskId>,
 }
@@ -31,7 +31,7 @@ impl Device {
         t.post(&self.who, route::CHECK_IN, &body).await.read()
     }
 
-    /// Checks in once and does what it is told.
+    /// Checks in once and follows the reply.
     async fn go(&mut self, t: &TestCoordinator) {
         match self.check_in(t).await {
             CheckInReply::Train(assignment) => {
@@ -76,7 +76,7 @@ async fn of_two_buffers_both_are_filled_by_devices_that_hold_one_update_at_a_tim
     for turn in 0..60 {
         t.work().await;
         quick.go(&t).await;
-        // It is still at its training while the other waits with a finished update.
+        // It is still training while the other waits with a finished update.
         if turn % 4 == 3 {
             slow.go(&t).await;
         }
@@ -164,7 +164,7 @@ async fn an_update_of_a_task_that_is_over_is_thrown_away() {
     set_status(&t, "one", "cancel").await;
     let discard = CheckInReply::Discard { task: one, serial: 1, reason: DiscardReason::Unknown };
     assert_eq!(device.check_in(&t).await, discard);
-    // Nobody knows the task.
+    // The task is unknown.
     device.held = Some((TaskId(uuid::Uuid::from_u128(7)), 1));
     assert!(matches!(device.check_in(&t).await, CheckInReply::Discard { reason: DiscardReason::Unknown, .. }));
 }

@@ -1,4 +1,4 @@
-//! What devices are asked about themselves, and what they tell.
+//! Criteria for devices, and their answers.
 
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ async fn devices_decide_for_themselves_whether_a_task_is_for_them() {
     t.work().await;
     assert!(matches!(say(&a, false).await, CheckInReply::ComeBack { .. }));
     assert!(matches!(say(&b, true).await, CheckInReply::ComeBack { .. }));
-    // It was one, and is one no more: what was written is taken back with the next thing that is written.
+    // It was eligible, and no longer is: the next write withdraws its check-in.
     assert!(matches!(say(&c, true).await, CheckInReply::ComeBack { .. }));
     assert!(matches!(say(&c, false).await, CheckInReply::ComeBack { .. }));
     tokio::time::sleep(Duration::from_millis(60)).await;

@@ -1,4 +1,4 @@
-//! FedProx's μ as an assignment tells it: that of the round, for whoever asks and however often.
+//! FedProx's μ in assignments: the round's, for every participant and repeat.
 
 use learning::{MetricValue, Update, Upload};
 use rand::SeedableRng as _;
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::support::{TestCoordinator, config, small_task};
 
-/// An update of somebody to whom the received model has this loss.
+/// An update of a participant with this loss of the received model.
 fn input(model: &TaskModel, loss: f64) -> Vec<u8> {
     let UpdateCodec::Plain(codec) = &model.codec else { panic!("the task has no privacy") };
     let metrics = vec![MetricValue { value: loss, count: 10 }];
@@ -39,11 +39,11 @@ async fn a_round_is_told_the_mu_that_the_losses_before_it_make() {
     let model = TaskModel::new(&serde_json::from_value(spec).unwrap()).unwrap();
     let people = [t.enroll("a").await, t.enroll("b").await];
     let who = [people[0].1.clone(), people[1].1.clone()];
-    // Up after a rise, though never above 1 over the learning rate; down after two falls in a row.
+    // Up after a rise, though at most 1 over the learning rate; down after two falls in a row.
     for (round, (loss, mu)) in (1..).zip([(2.0, 0.25), (2.5, 0.25), (3.0, 0.75), (2.0, 1.0), (1.0, 1.0), (1.0, 0.75)]) {
         let told = t.assigned(&who).await;
         if round == 4 {
-            // What was told once must be told again by whoever has it from the rows alone.
+            // A process with only the rows must return the same.
             t.restart(&config, 100).await;
         }
         let again = t.assigned(&who).await;

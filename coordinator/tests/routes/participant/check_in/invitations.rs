@@ -1,4 +1,4 @@
-//! Invitations to rounds under secure aggregation, and the keys that come in for them.
+//! Invitations to rounds under secure aggregation, and the received keys.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ async fn a_round_under_secure_aggregation_invites_before_it_draws() {
     assert_eq!((terms.suite, terms.min_cohort, terms.max_cohort, terms.modulus_bits), (1, 3, 8, 32));
     assert_eq!((terms.max_corrupt, terms.max_dropout), (100_000, 300_000));
     assert_eq!(terms.words, u64::try_from(world.model.codec.len()).unwrap());
-    // Without keys nobody is drawn, however many are there.
+    // Participants without keys are not drawn.
     for member in &world.members {
         assert_eq!(member.invited(&world.t).await, invitation);
     }
@@ -63,10 +63,10 @@ async fn keys_of_another_participant_or_round_or_none_at_all_are_refused() {
     let keys = world.members[0].keys(&invitation);
     let good = world.members[0].client.as_ref().unwrap().resend();
     let (t, first, second) = (&world.t, &world.members[0], &world.members[1]);
-    // Another's.
+    // Another member's keys.
     let detail = second.check_in_with(t, &keys).await.problem(ProblemType::SessionRejected);
     assert!(detail.starts_with("certificate"), "{detail}");
-    // Its own words, another's signature; its own signature, another round's words.
+    // Its own content with another's signature; its own signature on another round's content.
     let body = Advertise::decode(&good).unwrap().body;
     let forged = Signed::sign(body.clone(), &second.signer).unwrap();
     let mut later = body.clone();
@@ -87,7 +87,7 @@ async fn keys_of_another_participant_or_round_or_none_at_all_are_refused() {
     let mut text = keys.clone();
     text["advertisement"] = json!("not base64!");
     first.check_in_with(t, &text).await.problem(ProblemType::MalformedRequest);
-    // For what nobody asked, they are not even looked at: it is invited anew.
+    // Keys for another attempt are ignored: the participant is invited again.
     for (field, value) in [("round", json!(2)), ("attempt", json!(2)), ("task", json!(uuid::Uuid::from_u128(7)))] {
         let mut stale = keys.clone();
         stale[field] = value;
@@ -105,7 +105,7 @@ async fn whoever_has_no_keys_is_left_out_and_the_others_go_on() {
     world.join(|at| at != 2).await;
     assert_eq!(world.view(1).await.cohort, 4);
     world.assign(|at| at != 2).await;
-    // It is checked in, but this round takes no keys any more.
+    // It is checked in, but this round no longer accepts keys.
     assert!(matches!(world.members[2].check_in(&world.t).await, CheckInReply::ComeBack { .. }));
     assert!(!world.assignments(1).await.contains_key(&world.members[2].id));
 }
@@ -138,7 +138,7 @@ async fn newer_keys_replace_older_ones() {
     let mut world = World::new(3).await;
     world.t.work().await;
     world.members[0].join(&world.t).await;
-    // It was killed before its keys were durable and made others.
+    // It was killed before its keys were durable, and made new ones.
     world.members[0].client = None;
     world.members[0].join_anew(&world.t).await;
     world.join(|at| at > 0).await;
@@ -154,7 +154,7 @@ async fn with_somebody_elses_key_nobody_comes_in_and_the_others_are_not_held_up(
     let invitation = world.members[0].invited(&world.t).await;
     world.members[0].join(&world.t).await;
     let copied = Advertise::decode(&world.members[0].client.as_ref().unwrap().resend()).unwrap().body;
-    // It signs for keys that it read elsewhere.
+    // It signs keys read elsewhere.
     let _ = world.members[1].keys(&invitation);
     let mut body = Advertise::decode(&world.members[1].client.as_ref().unwrap().resend()).unwrap().body;
     (body.c_pk, body.s_pk) = (copied.c_pk, copied.s_pk);

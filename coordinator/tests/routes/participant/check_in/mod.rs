@@ -38,14 +38,14 @@ async fn work_is_given_once_a_cohort_is_drawn_and_given_again_until_it_is_done()
     assert_eq!(first.remaining_ms, 600_000);
     let CheckInReply::Assigned(again) = t.check_in(&a, "small").await else { panic!("no work") };
     assert_eq!(again, first);
-    // That the participant knows of it is written beside the next thing it says.
+    // The participant's acknowledgement is written with its next message.
     tokio::time::sleep(Duration::from_millis(60)).await;
     let cohort = t.get(&t.viewer, "/v1/tasks/small/rounds/1/assignments").await.json();
     let states: Vec<_> = cohort["items"].as_array().unwrap().iter().map(|item| item["state"].clone()).collect();
     assert!(states.contains(&json!("WORKING")) && states.contains(&json!("ASSIGNED")), "{states:?}");
 }
 
-/// Another coordinator draws a participant, and dies before it tells.
+/// Another coordinator draws a participant, and dies before it responds.
 #[tokio::test]
 async fn a_check_in_that_is_gone_is_written_again_at_the_next_poll() {
     let t = TestCoordinator::start().await;
@@ -75,7 +75,7 @@ async fn an_open_poll_is_answered_the_moment_there_is_work() {
         t.post(who, route::CHECK_IN, &body).await.read::<CheckInReply>()
     };
     let work = async {
-        // Until both are checked in there is nothing to draw.
+        // The draw waits until both are checked in.
         loop {
             t.work().await;
             if t.get(&t.viewer, "/v1/tasks/small/rounds/1").await.json()["state"] == "COLLECTING" {
@@ -98,7 +98,7 @@ async fn who_hangs_up_is_not_drawn() {
     let body = json!({ "task": "small", "examples": 10, "wait_ms": 60_000 });
     let hung_up = tokio::time::timeout(Duration::from_millis(50), t.post(&a, route::CHECK_IN, &body)).await;
     assert!(hung_up.is_err());
-    // It is written beside the next thing that anybody says.
+    // It is written with the next message of any participant.
     tokio::time::sleep(Duration::from_millis(60)).await;
     t.work().await;
     assert_eq!(t.get(&t.viewer, "/v1/tasks/small/rounds/1").await.json()["state"], "SELECTING");
@@ -117,7 +117,7 @@ async fn whoever_is_still_there_is_written_and_starts_no_look_at_who_is_there() 
     assert_eq!(events.next().await, Some(WakeEvent::Work));
     t.advance(Duration::from_secs(6));
     t.check_in(&a, "small").await;
-    // It would have counted for 10 s, and does for 10 s more.
+    // It would have been valid for 10 s, and is for 10 s more.
     let later = t.now().plus(Duration::from_secs(9));
     let written = || t.inner.store.read("test", |tx| Box::pin(async move { tx.candidate_count(task, later).await }));
     for _ in 0..200 {
@@ -130,7 +130,7 @@ async fn whoever_is_still_there_is_written_and_starts_no_look_at_who_is_there() 
     let count: Result<u32, store::StoreError> = written().await;
     assert_eq!(count.unwrap(), 1);
     assert_eq!(events.next().now_or_never(), None);
-    // What is new is looked at.
+    // New check-ins are processed.
     t.post(&a, route::CHECK_IN, &json!({ "task": "small", "examples": 11 })).await;
     assert_eq!(events.next().await, Some(WakeEvent::Work));
 }
@@ -152,7 +152,7 @@ async fn renewals_share_a_transaction_and_go_with_whatever_is_written_before() {
     for who in &people {
         t.check_in(who, "small").await;
     }
-    // What is written counts for 10 s, and is renewed after 5.
+    // A written check-in is valid for 10 s, and is renewed after 5.
     t.advance(Duration::from_secs(6));
     for who in &people[..2] {
         t.check_in(who, "small").await;
@@ -163,7 +163,7 @@ async fn renewals_share_a_transaction_and_go_with_whatever_is_written_before() {
     assert_eq!(renewed().await, 2, "both at once");
     t.check_in(&people[2], "small").await;
     assert_eq!(renewed().await, 2);
-    // Whoever waits for the disk takes along what lies there.
+    // The next durable commit includes it.
     let news = json!({ "task": "small", "examples": 11 });
     t.post(&people[0], route::CHECK_IN, &news).await;
     assert_eq!(renewed().await, 3);
@@ -344,7 +344,7 @@ async fn whoever_has_seen_later_rounds_is_believed_as_far_as_others_say_so_too()
     for (who, sent) in all.iter().zip([6, 7, 7]) {
         assert_eq!(ask(who.clone(), json!({ "task": task, "sent": sent })).await["round"], 8);
     }
-    // Who lies is told of, and keeps nobody from anything.
+    // False reports are shown, and block no one.
     let view = t.get(&t.viewer, "/v1/tasks/small").await.json();
     assert_eq!(view["behind"]["participants"], 1, "{view}");
 }

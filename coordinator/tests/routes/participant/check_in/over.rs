@@ -1,4 +1,4 @@
-//! Whoever names a task that is over is told its last version, with all that it takes to verify it.
+//! A check-in for a finished task returns its last version with a verifiable record.
 
 use recipe::AssignmentTerms;
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ async fn all_are_told_the_same_last_version_with_its_record_whoever_made_it() {
     assert_eq!(record.task_sha256, AssignmentTerms::from(&last).in_every_round(), "a participant derives it");
     let of_rounds = AssignmentTerms::from(&told_in_rounds[0]).in_every_round();
     assert_eq!(record.task_sha256, of_rounds, "what it was told in its rounds");
-    // One that took part, and one that never was drawn: the answer says nothing of who was.
+    // A participant that took part, and one never drawn: the answer does not reveal the draw.
     assert_eq!(told(&t, &b.1, "small").await.as_ref(), Some(&last));
     assert_eq!(told(&t, &c.1, "small").await.as_ref(), Some(&last));
     for (_, who) in [&a, &c] {

@@ -1,4 +1,4 @@
-//! What a participant is told that has nothing to do.
+//! The reply to a participant without work.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use wire::{TaskStatus, Timestamp};
 
 use crate::support::{TestCoordinator, Who, small_task};
 
-/// The reasons that it gets, without and with a name.
+/// The returned reasons, without and with a name.
 async fn told(t: &TestCoordinator, who: &Who, task: Option<&str>) -> Vec<WaitingFor> {
     let body = json!({ "task": task, "examples": 10, "wait_ms": 0 });
     match t.post(who, route::CHECK_IN, &body).await.read() {
@@ -51,7 +51,7 @@ async fn a_name_that_no_task_has_is_told_with_those_there_are() {
     assert_eq!(any.len(), MAX_WAITING_FOR);
 }
 
-/// When the present phase of the first round ends.
+/// When the current phase of the first round ends.
 async fn deadline(t: &TestCoordinator) -> Option<Timestamp> {
     let round: RoundView = t.get(&t.viewer, "/v1/tasks/small/rounds/1").await.read();
     round.phases.last().unwrap().deadline_at
@@ -74,7 +74,7 @@ async fn after_a_failed_attempt_it_is_told_when_the_next_one_opens() {
         t.advance(Duration::from_secs(pause));
         assert_eq!(told(&t, &a, Some("small")).await, opens(None));
     }
-    // The next attempt waits for the other one, in vain.
+    // The next attempt waits in vain for the other one.
     t.advance(Duration::from_secs(1200));
     t.work().await;
     let lacking = |until| [WaitingFor::Participants { task: named("small"), more: 1, until }];

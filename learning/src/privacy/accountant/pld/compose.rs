@@ -5,10 +5,10 @@ use rustfft::num_complex::Complex;
 use super::losses::{LossPair, Losses, POINTS_MAX, PldError, TiltedError};
 use super::transform::RealTransform;
 
-/// Mass that a composition may lose on each side of its window; counted as error.
+/// Mass lost by a composition on each side of its window, at most; counted as error.
 const WINDOW_TAIL: f64 = 1e-15;
 
-/// Compositions are most accurate around the loss that is exceeded with this probability.
+/// Compositions are most accurate around the loss exceeded with this probability.
 const FOCUS: f64 = 1e-7;
 
 #[derive(Clone, Debug)]
@@ -96,7 +96,7 @@ impl Sum<'_> {
         least(typical, |rate| (self.ln_moment(rate) + surprise) / rate).0
     }
 
-    /// The interval that contains all but [`WINDOW_TAIL`] of the tilted sum on each side, by Chernoff's bound.
+    /// The interval with all but [`WINDOW_TAIL`] of the tilted sum on each side, by Chernoff's bound.
     fn window(&self, tilt: f64) -> (f64, f64) {
         let (surprise, whole) = (libm::log(1.0 / WINDOW_TAIL), self.ln_moment(tilt));
         let moment = |rate: f64| self.ln_moment(tilt + rate) - whole + surprise;

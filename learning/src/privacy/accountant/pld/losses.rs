@@ -1,12 +1,12 @@
 //! Losses on a grid: placing mass on it, and computing epsilon and delta from it.
 
-/// Extra share of each cell's mass that is pushed up, since the ends of a cell are rounded too.
+/// Extra share of each cell's mass to push up, since the ends of a cell are rounded too.
 const SPLIT_GUARD: f64 = 1e-7;
 
 /// Maximum number of points; larger distributions get a coarser grid.
 pub(super) const POINTS_MAX: f64 = 4_194_304.0;
 
-/// Reasons there is no privacy loss distribution.
+/// Reasons for a missing privacy loss distribution.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PldError {
@@ -16,7 +16,7 @@ pub enum PldError {
     /// The rate is not above 0 and at most 1.
     #[error("a sampling rate must be above 0 and at most 1, not {0}")]
     Rate(f64),
-    /// No releases, or too many.
+    /// Zero releases, or too many.
     #[error("1 to 10^8 releases can be composed, not {0}")]
     Releases(u64),
     /// Distributions on different grids.

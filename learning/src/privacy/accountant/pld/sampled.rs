@@ -28,7 +28,7 @@ impl Sampled {
         Ok(Self { q, z })
     }
 
-    /// The losses at the two points that are `reach` standard deviations outside both means.
+    /// The losses at the two points at `reach` standard deviations outside both means.
     pub(in super::super) fn span(&self, reach: f64) -> (f64, f64) {
         (self.loss(-reach * self.z), self.loss(1.0 + reach * self.z))
     }
@@ -66,7 +66,7 @@ impl Sampled {
         }
     }
 
-    /// The point with loss `l`; minus infinity if no loss is that small.
+    /// The point with loss `l`; minus infinity if every loss is larger.
     pub(super) fn point(&self, l: f64) -> f64 {
         let rest = 1.0 - self.q;
         if rest == 0.0 {

@@ -93,6 +93,11 @@ public data class ParticipantOptions(
     /** With [signedRequests]: the authority of the balancer's certificate, as PEM; needed on Android. Default: what the device trusts. */
     val balancerCaPem: String? = null,
     /**
+     * The HTTP proxy that leads to the coordinator, `http://[USER:PASSWORD@]HOST[:PORT]`, or `none`. Default: the environment variables
+     * `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY`. An HTTP client of the app's own has a setting of its own.
+     */
+    val proxy: String? = null,
+    /**
      * Bytes of the largest model (4 for each parameter), file, local state and encoded update that is accepted, each; a checkpoint may have
      * four times as many. Default: 256 000 000.
      */
@@ -154,6 +159,7 @@ public data class ParticipantOptions(
         "coordinator_keys" to coordinatorKeys.takeIf { it.isNotEmpty() }?.let { all -> JsonArray(all.map { JsonPrimitive(it) }) },
         "signed_requests" to json(signedRequests),
         "balancer_ca_pem" to json(balancerCaPem),
+        "proxy" to json(proxy),
         "max_model_bytes" to json(maxModelBytes),
         "keep_models" to json(keepModels),
         "checkpoint_every_ms" to json(checkpointEvery),
@@ -164,9 +170,10 @@ public data class ParticipantOptions(
         "device_conditions" to deviceConditions?.toJson(),
     )
 
-    /** What was set, without the token, and without the values of the attributes, which are to stay on the device. */
+    /** What was set, without token, proxy and the values of the attributes, which are to stay on the device. */
     override fun toString(): String {
-        val shown = copy(token = token?.let { "…" }, attributes = attributes.mapValues { Attribute.Text("…") })
+        val hidden = attributes.mapValues { Attribute.Text("…") }
+        val shown = copy(token = token?.let { "…" }, proxy = proxy?.let { "…" }, attributes = hidden)
         return "ParticipantOptions${shown.toJson()}"
     }
 }

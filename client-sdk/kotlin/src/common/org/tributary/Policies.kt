@@ -30,8 +30,12 @@ public data class SecurityPolicy(
      * a session. Default: 1.
      */
     val minToleratedColluders: Int? = null,
-    /** The fewest updates in a sum that is opened, beside the threshold, which is more than half of the cohort. Default: 0. */
+    /** The fewest updates in an opened sum: from a sum of two, each member computes the other's update. Default: 3. */
     val minIncluded: Int? = null,
+    /** The least size of the fixed batch that every member of a session must belong to. Default: 0, the task decides. */
+    val minBatch: Int? = null,
+    /** Id of the fixed batch that the app consents to leave for another one. Default: none. */
+    val leaveBatch: String? = null,
     /** How many versions behind its round an update of any member may start, where a task trains ahead; 0 to 1000. Default: 0. */
     val maxStaleness: Int? = null,
     /** Tells the loss of the last training, coarsely, to tasks that select by it, although updates are hidden. Default: no. */
@@ -43,6 +47,8 @@ public data class SecurityPolicy(
         "min_tolerated_corrupt" to json(minToleratedCorrupt),
         "min_tolerated_colluders" to json(minToleratedColluders),
         "min_included" to json(minIncluded),
+        "min_batch" to json(minBatch),
+        "leave_batch" to json(leaveBatch),
         "max_staleness" to json(maxStaleness),
         "tell_loss" to json(tellLoss),
     )

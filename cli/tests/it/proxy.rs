@@ -1,0 +1,303 @@
+//! HTTP forward proxies: participants and operators reach a coordinator whose name only the proxy resolves.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use crate::killed::{logs, participant_of, wait};
+use crate::support::{Background, Ran, Served, finish, run, tributary};
+
+/// The coordinator's name, which has no address.
+const NAME: &str = "fl.site.test";
+const CREDENTIALS: &str = "ward:s3cret";
+/// The credentials in Base64.
+const AUTHORIZATION: &str = "\r\nproxy-authorization: Basic d2FyZDpzM2NyZXQ=\r\n";
+
+/// A proxy's response to CONNECT.
+#[derive(Clone, Copy)]
+enum Response {
+    /// A tunnel to this port of this machine.
+    Tunnel(u16),
+    /// This status line, and the end of the connection.
+    Status(&'static str),
+    /// A status line, then header lines without end.
+    Endless,
+    Silence,
+}
+
+struct Proxy {
+    address: String,
+    /// Heads of the requests so far.
+    heads: Arc<Mutex<Vec<String>>>,
+}
+
+impl Proxy {
+    fn start(response: Response) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let heads = Arc::<Mutex<Vec<String>>>::default();
+        let kept = Arc::clone(&heads);
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (stream, heads) = (stream.unwrap(), Arc::clone(&kept));
+                std::thread::spawn(move || respond(stream, response, &heads));
+            }
+        });
+        Self { address, heads }
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    fn heads(&self) -> Vec<String> {
+        self.heads.lock().unwrap().clone()
+    }
+}
+
+fn respond(mut stream: TcpStream, response: Response, heads: &Mutex<Vec<String>>) {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        if stream.read_exact(&mut byte).is_err() {
+            return;
+        }
+        head.push(byte[0]);
+    }
+    heads.lock().unwrap().push(String::from_utf8(head).unwrap());
+    match response {
+        Response::Tunnel(port) => tunnel(stream, port),
+        Response::Status(line) => {
+            let _ = write!(stream, "HTTP/1.1 {line}\r\ncontent-length: 6\r\n\r\nreason");
+        }
+        Response::Endless => {
+            let mut sent = write!(stream, "HTTP/1.1 200 OK\r\n");
+            while sent.is_ok() {
+                sent = write!(stream, "x-filler: {}\r\n", "y".repeat(1000));
+            }
+        }
+        // Until the client ends the connection.
+        Response::Silence => drop(stream.read_exact(&mut byte)),
+    }
+}
+
+fn tunnel(mut client: TcpStream, port: u16) {
+    let mut server = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    client.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").unwrap();
+    let (mut from, mut to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut from, &mut to);
+        let _ = to.shutdown(Shutdown::Write);
+    });
+    let _ = std::io::copy(&mut server, &mut client);
+    let _ = client.shutdown(Shutdown::Write);
+}
+
+/// A coordinator with a certificate for [`NAME`], too.
+fn serve(folder: &Path) -> Served {
+    let names = format!("[\"localhost\", \"{NAME}\", \"127.0.0.1\"]");
+    Served::dev_with(&folder.join("data"), &[("TRIBUTARY_HTTP_PUBLIC_NAMES", names.as_str())])
+}
+
+fn port(served: &Served) -> u16 {
+    served.url.rsplit(':').next().unwrap().parse().unwrap()
+}
+
+/// The same coordinator by another name.
+fn named(served: &Served, name: &str) -> Served {
+    Served {
+        process: Background(Command::new("true").spawn().unwrap()),
+        url: format!("https://{name}:{}", port(served)),
+        ca: served.ca.clone(),
+        token: served.token.clone(),
+        signed: String::new(),
+        health: String::new(),
+    }
+}
+
+/// `task list` with these variables and flags.
+fn list(served: &Served, variables: &[(&str, &str)], flags: &[&str]) -> Ran {
+    let mut command = tributary();
+    command.env("TRIBUTARY_SERVER", &served.url).env("TRIBUTARY_CA", &served.ca).env("TRIBUTARY_TOKEN", &served.token);
+    finish(command.envs(variables.iter().copied()).args(["--format", "json", "task", "list"]).args(flags))
+}
+
+/// Trains a task of one round with three participants whose commands `configure` completes.
+fn train(served: &Served, front: &Served, folder: &Path, configure: impl Fn(&mut Command)) {
+    let task = folder.join("task.toml");
+    let args = ["--participants", "3", "--rounds", "1", "--seed", "5", "--task-file", task.to_str().unwrap()];
+    let demo = run(&[&["--format", "json", "demo"][..], &args].concat());
+    assert_eq!(demo.code, 0, "{demo}");
+    served.operate(&["task", "create", task.to_str().unwrap()]).data();
+    let start = |index| {
+        let token = served.enrollment_token();
+        let mut command = participant_of(tributary(), front, folder, index, Some(&token));
+        configure(&mut command);
+        Background(command.spawn().unwrap())
+    };
+    for child in &mut (0..3).map(start).collect::<Vec<_>>() {
+        assert_eq!(wait(&mut child.0), Some(0), "{}", logs(folder));
+    }
+    let models = served.operate(&["model", "list", "demo"]).data();
+    assert_eq!(models.as_array().unwrap().len(), 2, "{models}");
+}
+
+#[test]
+fn participants_train_through_the_proxy() {
+    let folder = tempfile::tempdir().unwrap();
+    let served = serve(folder.path());
+    let front = named(&served, NAME);
+    let proxy = Proxy::start(Response::Tunnel(port(&served)));
+    let url = format!("http://{CREDENTIALS}@{}", proxy.address);
+    train(&served, &front, folder.path(), |command| {
+        command.env("HTTPS_PROXY", &url);
+    });
+    let (heads, line) = (proxy.heads(), format!("CONNECT {NAME}:{} HTTP/1.1\r\n", port(&served)));
+    assert!(heads.len() >= 3, "{heads:?}");
+    assert!(heads.iter().all(|head| head.starts_with(&line) && head.contains(AUTHORIZATION)), "{heads:?}");
+    let logs = logs(folder.path());
+    assert!(!logs.contains("s3cret") && !logs.contains("d2FyZDpzM2NyZXQ"), "{logs}");
+}
+
+#[test]
+fn operators_use_the_proxy_unless_exempt() {
+    let folder = tempfile::tempdir().unwrap();
+    let served = serve(folder.path());
+    let (front, here) = (named(&served, NAME), named(&served, "127.0.0.1"));
+    let proxy = Proxy::start(Response::Tunnel(port(&served)));
+    let url = proxy.url();
+    let count = || proxy.heads().len();
+    list(&front, &[("https_proxy", &url)], &[]).data();
+    list(&front, &[("all_proxy", &url)], &[]).data();
+    list(&front, &[("HTTPS_PROXY", "http://127.0.0.1:1")], &["--proxy", &url]).data();
+    list(&here, &[("HTTPS_PROXY", &url)], &[]).data();
+    assert_eq!(count(), 4, "{:?}", proxy.heads());
+
+    let exact = format!("localhost,127.0.0.1:{}", port(&served));
+    for exempt in ["127.0.0.1", "127.0.0.0/8", "*", exact.as_str()] {
+        list(&here, &[("HTTPS_PROXY", &url), ("NO_PROXY", exempt)], &[]).data();
+    }
+    list(&here, &[("HTTPS_PROXY", &url)], &["--proxy", "none"]).data();
+    assert_eq!(count(), 4, "{:?}", proxy.heads());
+}
+
+#[test]
+fn operators_learn_why_a_proxy_gives_no_tunnel() {
+    let folder = tempfile::tempdir().unwrap();
+    let served = serve(folder.path());
+    let front = named(&served, NAME);
+    let fails = |url: &str, code: i32, expected: &str| {
+        let ran = list(&front, &[("HTTPS_PROXY", url)], &[]);
+        assert_eq!(ran.code, code, "{ran}");
+        assert!(ran.stdout.contains(expected), "{expected}: {ran}");
+        assert!(!ran.to_string().contains("s3cret"), "{ran}");
+    };
+    for (line, expected) in [
+        ("407 Proxy Authentication Required", "answered 407 Proxy Authentication Required; it requires a name"),
+        ("403 Forbidden", "answered 403 Forbidden; its rules have to allow CONNECT to fl.site.test"),
+        ("503 Service Unavailable", "answered 503 Service Unavailable; it did not reach fl.site.test"),
+    ] {
+        let proxy = Proxy::start(Response::Status(line));
+        fails(&proxy.url(), 5, &format!("the proxy {} (HTTPS_PROXY) {expected}", proxy.url()));
+    }
+    let wrong = Proxy::start(Response::Status("407 Proxy Authentication Required"));
+    let url = format!("http://{CREDENTIALS}@{}", wrong.address);
+    fails(&url, 5, "it does not accept the name and the password");
+    fails(&format!("http://{CREDENTIALS}@127.0.0.1:1"), 5, "the proxy http://127.0.0.1:1 (HTTPS_PROXY) could not be");
+    fails(&Proxy::start(Response::Endless).url(), 5, "sent no valid HTTP response: message head is too large");
+    fails(&Proxy::start(Response::Silence).url(), 5, "(HTTPS_PROXY) in 10 s");
+    fails(&format!("socks5://{CREDENTIALS}@127.0.0.1:1"), 3, "HTTPS_PROXY cannot be used: only proxies of HTTP");
+    let ran = list(&front, &[], &["--proxy", &format!("ftp://{CREDENTIALS}@127.0.0.1")]);
+    assert_eq!(ran.code, 2, "{ran}");
+    assert!(ran.stdout.contains("--proxy: ") && !ran.to_string().contains("s3cret"), "{ran}");
+}
+
+#[test]
+fn participants_report_a_proxy_without_a_tunnel() {
+    let folder = tempfile::tempdir().unwrap();
+    let served = serve(folder.path());
+    let front = named(&served, NAME);
+    let silent = Proxy::start(Response::Silence);
+    let proxies =
+        [Proxy::start(Response::Status("407 Proxy Authentication Required")), Proxy::start(Response::Endless)];
+    let (began, token) = (Instant::now(), served.enrollment_token());
+    let _running: Vec<_> = [&proxies[0], &proxies[1], &silent]
+        .into_iter()
+        .enumerate()
+        .map(|(index, proxy)| {
+            let mut command = participant_of(tributary(), &front, folder.path(), index, Some(&token));
+            Background(command.args(["--proxy", &proxy.url()]).spawn().unwrap())
+        })
+        .collect();
+    let expected = [
+        format!("the proxy {} answered 407 Proxy Authentication Required; it requires a name", proxies[0].url()),
+        format!("the proxy {} sent no valid HTTP response: message head is too large", proxies[1].url()),
+        format!("the proxy {} did not answer for 20 s", silent.url()),
+    ];
+    while !expected.iter().all(|text| logs(folder.path()).contains(text)) {
+        assert!(began.elapsed() < Duration::from_secs(60), "{}", logs(folder.path()));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn coordinator_reaches_its_identity_provider_through_the_proxy() {
+    let folder = tempfile::tempdir().unwrap();
+    let proxy = Proxy::start(Response::Status("403 Forbidden"));
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let config = format!(
+        "[http]\nlisten = \"127.0.0.1:0\"\n[database]\nurl = \"sqlite:{}\"\n[blobs]\nurl = \"file:{}\"\n\
+         [identity]\nca_certificate_file = {:?}\nca_key_file = {:?}\n\
+         [oidc]\nissuer = \"https://id.site.test/realm\"\naudience = \"tributary\"\nroles = {{ staff = {{ role = \"viewer\" }} }}\n",
+        at("rows.db"),
+        at("blobs"),
+        at("ca.pem"),
+        at("ca-key.pem"),
+    );
+    std::fs::write(at("coordinator.toml"), config).unwrap();
+    let mut command = tributary();
+    command.args(["--format", "json", "serve", "--config", &at("coordinator.toml")]).env("HTTPS_PROXY", proxy.url());
+    let served = Served { ca: at("ca.pem"), ..Served::until(command, "serving") };
+    // `{"alg":"RS256","kid":"k"}`, `{}`, and three bytes in place of a signature.
+    let refused = served.operate_as("eyJhbGciOiJSUzI1NiIsImtpZCI6ImsifQ.e30.AAAA", &["task", "list"]);
+    assert_eq!(refused.code, 10, "{refused}");
+    let heads = proxy.heads();
+    assert!(!heads.is_empty() && heads.iter().all(|head| head.starts_with("CONNECT id.site.test:443 ")), "{heads:?}");
+}
+
+/// Debian's tinyproxy, if it is installed.
+#[test]
+fn participants_train_through_tinyproxy() {
+    let is_there =
+        Command::new("tinyproxy").arg("-v").stdout(Stdio::null()).status().is_ok_and(|status| status.success());
+    if !is_there {
+        test_servers::skipped("no tinyproxy, so no participant trained through it");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let served = serve(folder.path());
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let file = folder.path().join("tinyproxy.conf");
+    let settings = format!(
+        "Listen 127.0.0.1\nPort {}\nConnectPort {}\nBasicAuth ward s3cret\nTimeout 60\n",
+        address.port(),
+        port(&served)
+    );
+    std::fs::write(&file, settings).unwrap();
+    let _tinyproxy = Background(Command::new("tinyproxy").arg("-d").arg("-c").arg(&file).spawn().unwrap());
+    let began = Instant::now();
+    while TcpStream::connect(address).is_err() {
+        assert!(began.elapsed() < Duration::from_secs(10), "tinyproxy did not start");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let denied = list(&served, &[], &["--proxy", &format!("http://{address}")]);
+    assert!(denied.code == 5 && denied.stdout.contains("answered 407"), "{denied}");
+    let url = format!("http://{CREDENTIALS}@{address}");
+    list(&served, &[], &["--proxy", &url]).data();
+    train(&served, &served, folder.path(), |command| {
+        command.args(["--proxy", &url]);
+    });
+}

@@ -1,0 +1,6 @@
+//! What an app and its participant require of a task before they take part: security, provenance and sizes.
+
+pub(super) mod policy;
+pub(super) mod provenance;
+pub(super) mod refused_tasks;
+pub(super) mod size;

@@ -1,0 +1,21 @@
+//! The record of what was sent and received.
+
+use zeroize::Zeroizing;
+
+use super::{PLAIN, TRAFFIC, decode, encode};
+use crate::journal::JournalError;
+use crate::participant::journal::traffic::DataUse;
+
+impl DataUse {
+    pub(in crate::participant) fn encode(&self) -> Result<Zeroizing<Vec<u8>>, JournalError> {
+        encode(TRAFFIC, PLAIN, self, &[])
+    }
+
+    /// Restores the record; nothing was used without one.
+    pub(in crate::participant) fn restore(record: Option<&[u8]>) -> Result<Self, JournalError> {
+        let Some(record) = record else { return Ok(Self::default()) };
+        let (used, parts) = decode(TRAFFIC, record)?;
+        parts.end()?;
+        Ok(used)
+    }
+}

@@ -1,0 +1,71 @@
+//! Compares a task's criteria with the device attributes given by the app, and reports whether they hold. The attributes stay
+//! on the device.
+
+use wire::participant::{Finding, MAX_FINDINGS, Question};
+use wire::{Attribute, Attributes, EXAMPLES, TaskId};
+
+use crate::clock::Now;
+use crate::participant::api::event::Event;
+use crate::participant::states::core::Core;
+use crate::participant::states::state::{CheckIn, State};
+
+impl CheckIn {
+    pub(in crate::participant) fn asked(self, core: &mut Core, questions: Vec<Question>, now: Now) -> State {
+        let mut is_new = false;
+        for question in questions {
+            if core.questions.iter().any(|known| known.task == question.task) || core.questions.len() >= MAX_FINDINGS {
+                continue;
+            }
+            is_new = true;
+            let (task, eligible) = (question.task, core.holds_for(&question));
+            core.questions.push(question);
+            core.events.push(Event::Asked { task, eligible });
+        }
+        let attempts = if is_new {
+            self.attempts
+        } else {
+            // Already answered: the coordinator has not processed the answer.
+            self.attempts.in_vain(core, now, "check in", &"the same was asked again")
+        };
+        State::CheckIn(Self { attempts })
+    }
+}
+
+impl Core {
+    /// One finding for each task with criteria, from the current attributes.
+    pub(super) fn findings(&self) -> Vec<Finding> {
+        let found = |question: &Question| Finding { task: question.task, eligible: self.holds_for(question) };
+        self.questions.iter().map(found).collect()
+    }
+
+    /// The number of examples behind a reported loss; 0 without one. Always 0 for participants in private tasks: all
+    /// tasks of the coordinator read a check-in.
+    pub(super) fn reported_examples(&self) -> u64 {
+        let is_private = self.settings.privacy.required || self.account.charges() > 0;
+        if self.loss.is_some() && !is_private { self.examples } else { 0 }
+    }
+
+    /// Whether the task's criteria do not hold now.
+    pub(in crate::participant) fn is_ineligible(&self, task: TaskId) -> bool {
+        self.questions.iter().any(|question| question.task == task && !self.holds_for(question))
+    }
+
+    /// Clears the criteria when a check-in cannot answer more, so that other tasks get their turn; active tasks ask
+    /// again.
+    pub(super) fn forget_questions_when_full(&mut self) {
+        if self.questions.len() >= MAX_FINDINGS {
+            self.questions.clear();
+        }
+    }
+
+    fn holds_for(&self, question: &Question) -> bool {
+        question.criteria.iter().all(|criterion| {
+            if criterion.attribute == EXAMPLES && !self.attributes.contains_key(EXAMPLES) {
+                #[expect(clippy::cast_precision_loss, reason = "compared with a limit")]
+                let examples = Attribute::Number(self.examples as f64);
+                return criterion.holds(&Attributes::from([(EXAMPLES.to_owned(), examples)]));
+            }
+            criterion.holds(&self.attributes)
+        })
+    }
+}

@@ -1,0 +1,46 @@
+//! What the operations of a graph share.
+
+use graph::Point;
+use pulp::Arch;
+
+use super::product::Scratch;
+
+/// The end of an operation: what is wrong with the values that it got.
+pub(super) type Step = Result<(), String>;
+
+/// What all operations share.
+pub(super) struct Context {
+    pub(super) arch: Arch,
+    pub(super) scratch: Scratch,
+    /// Memory for the windows of a convolution.
+    pub(super) windows: Vec<f32>,
+    pub(super) point: Point,
+    /// The seed of dropout; `None` where all elements stay.
+    pub(super) dropout: Option<u64>,
+}
+
+/// Calls `f` with the CPU's vector instructions. Like everything that it calls, it has to be inlined.
+#[inline(always)]
+pub(super) fn vectorized<T>(arch: Arch, with: T, f: impl FnOnce(T)) {
+    // Moving a value makes the closure one that is called once, which the compiler calls without a shim.
+    arch.dispatch(
+        #[inline(always)]
+        move || f(with),
+    );
+}
+
+/// The gradients of a node's inputs.
+pub(super) struct Gradients<'a> {
+    /// Of all values; empty for values that need none.
+    pub(super) all: &'a mut [Vec<f32>],
+    /// The numbers of the inputs.
+    pub(super) inputs: &'a [usize],
+}
+
+impl Gradients<'_> {
+    /// The gradient of an input, to add to; `None` if it needs none or there is no such input.
+    pub(super) fn of(&mut self, input: usize) -> Option<&mut [f32]> {
+        let gradient = self.all.get_mut(*self.inputs.get(input)?)?;
+        (!gradient.is_empty()).then_some(gradient)
+    }
+}

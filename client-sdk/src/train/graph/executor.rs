@@ -1,0 +1,232 @@
+//! Execution of a graph on one core: a loop over its nodes, and the same loop backwards.
+//!
+//! All values of a batch stay in memory from the forward to the backward pass, in buffers that are allocated once for each
+//! batch size and length. Sums have a fixed order, so the same inputs give the same bits.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use graph::{Element, Graph, GraphError, GraphModel, Node, Operation, Point, Shapes, ValueId, Values, infer};
+use pulp::Arch;
+
+use super::context::{Context, Gradients};
+use super::ops::{self, Done};
+use super::product::Scratch;
+use super::tensor::{Operand, Tensor};
+
+/// Why a graph could not be computed on these inputs.
+#[derive(Debug, thiserror::Error)]
+#[error("node {number} ({operation}{}{name}): {detail}", if name.is_empty() { "" } else { ", " })]
+pub(crate) struct ExecutionError {
+    number: usize,
+    operation: &'static str,
+    name: String,
+    detail: String,
+}
+
+/// Memory for one batch size and length.
+struct Buffers {
+    shapes: Shapes,
+    values: Vec<Tensor>,
+    /// Gradients of the values that depend on parameters; empty for the others, and before the first backward pass.
+    gradients: Vec<Vec<f32>>,
+    /// What each node saves for its way back.
+    saved: Vec<Vec<f32>>,
+}
+
+/// A graph with its parameters, ready to compute.
+pub(crate) struct Executor {
+    model: Arc<GraphModel>,
+    /// For each node, the numbers of its inputs and of its results.
+    nodes: Vec<(Vec<usize>, Range<usize>)>,
+    /// Whether a value depends on a parameter through operations with gradients.
+    depends: Vec<bool>,
+    context: Context,
+    buffers: Option<Buffers>,
+}
+
+impl Executor {
+    /// An executor of a model, whose graph has been checked.
+    pub(crate) fn new(model: Arc<GraphModel>) -> Self {
+        let graph = model.graph();
+        let (mut nodes, mut next) = (Vec::new(), graph.first_result().0 as usize);
+        for node in &graph.nodes {
+            let results = next..next + node.operation.outputs() as usize;
+            next = results.end;
+            nodes.push((node.inputs.iter().map(|id| id.0 as usize).collect(), results));
+        }
+        let context = Context {
+            arch: Arch::new(),
+            scratch: Scratch::default(),
+            windows: Vec::new(),
+            point: Point { batch: 1, length: 1 },
+            dropout: None,
+        };
+        Self { depends: Vec::new(), nodes, context, buffers: None, model }
+    }
+
+    /// Shapes of all values for a batch and a length, with memory for them.
+    ///
+    /// # Errors
+    /// [`GraphError`] for a length that the graph does not compute.
+    pub(crate) fn prepare(&mut self, point: Point) -> Result<&Shapes, GraphError> {
+        if self.context.point != point || self.buffers.is_none() {
+            let shapes = infer(self.model.graph(), point)?;
+            // The old buffers go before the new ones are allocated.
+            self.buffers = None;
+            self.depends = depends(self.model.graph(), &self.nodes, &shapes);
+            let mut values: Vec<_> = shapes.all().iter().map(Tensor::zeros).collect();
+            for (index, constant) in self.model.graph().constants.iter().enumerate() {
+                values[self.model.graph().constant(index).0 as usize] = match &constant.values {
+                    Values::F32(values) => Tensor::F32(values.clone()),
+                    Values::I64(values) => Tensor::I64(values.clone()),
+                    Values::Bool(values) => Tensor::Bool(values.clone()),
+                };
+            }
+            let gradients = vec![Vec::new(); values.len()];
+            let saved = vec![Vec::new(); self.nodes.len()];
+            self.context.point = point;
+            self.buffers = Some(Buffers { shapes, values, gradients, saved });
+        }
+        match &self.buffers {
+            Some(buffers) => Ok(&buffers.shapes),
+            None => unreachable!("they were allocated above"),
+        }
+    }
+
+    /// The memory of a value, to write an input. [`Self::prepare`] comes first.
+    pub(crate) fn input(&mut self, position: usize) -> Option<&mut Tensor> {
+        let value = self.model.graph().input(position).0 as usize;
+        self.buffers.as_mut()?.values.get_mut(value)
+    }
+
+    /// Copies the parameters, in the graph's order.
+    pub(crate) fn set_parameters(&mut self, mut flat: &[f32]) {
+        let Some(buffers) = &mut self.buffers else { return };
+        for position in 0..self.model.graph().parameters.len() {
+            let target = buffers.values[self.model.graph().parameter(position).0 as usize].f32_mut();
+            let (own, rest) = flat.split_at(target.len());
+            target.copy_from_slice(own);
+            flat = rest;
+        }
+    }
+
+    /// Computes all values. `dropout` is the seed of a training; without it, all elements stay.
+    ///
+    /// # Errors
+    /// [`ExecutionError`]: the node that cannot compute with its inputs, for example a position outside an axis.
+    pub(crate) fn forward(&mut self, dropout: Option<u64>) -> Result<(), ExecutionError> {
+        let Some(Buffers { shapes, values, saved, .. }) = &mut self.buffers else { return Ok(()) };
+        for (number, (node, (inputs, results))) in self.model.graph().nodes.iter().zip(&self.nodes).enumerate() {
+            let (before, rest) = values.split_at_mut(results.start);
+            let operands: Vec<_> = inputs.iter().map(|&input| operand(shapes, before, input)).collect();
+            let result_shapes: Vec<_> = shapes.all()[results.clone()].iter().map(|kind| &kind.shape[..]).collect();
+            self.context.dropout = dropout.map(|seed| seed.wrapping_add(number as u64));
+            let results = &mut rest[..results.len()];
+            ops::forward(&node.operation, &operands, &result_shapes, results, &mut saved[number], &mut self.context)
+                .map_err(|detail| wrong(node, number, detail))?;
+        }
+        Ok(())
+    }
+
+    /// A value after [`Self::forward`].
+    pub(crate) fn value(&self, id: ValueId) -> &[f32] {
+        self.buffers.as_ref().map_or(&[], |buffers| buffers.values[id.0 as usize].f32())
+    }
+
+    /// The gradient of the parameters in the graph's order, given that of a value of the last forward pass.
+    pub(crate) fn backward(&mut self, of: ValueId, gradient: &[f32], flat: &mut [f32]) {
+        let Some(Buffers { shapes, values, gradients, saved }) = &mut self.buffers else { return };
+        for (index, (gradient, kind)) in gradients.iter_mut().zip(shapes.all()).enumerate() {
+            gradient.clear();
+            if self.depends[index] {
+                gradient.resize(kind.elements(), 0.0);
+            }
+        }
+        match gradients.get_mut(of.0 as usize) {
+            Some(target) if !target.is_empty() => target.copy_from_slice(gradient),
+            Some(_) | None => return flat.fill(0.0),
+        }
+        for (number, (node, (inputs, results))) in self.model.graph().nodes.iter().zip(&self.nodes).enumerate().rev() {
+            if !self.depends[results.clone()].contains(&true) {
+                continue;
+            }
+            let operands: Vec<_> = inputs.iter().map(|&input| operand(shapes, values, input)).collect();
+            let outcomes: Vec<_> = results.clone().map(|result| operand(shapes, values, result)).collect();
+            let (before, own) = gradients.split_at_mut(results.start);
+            let d_results: Vec<&[f32]> = own[..results.len()].iter().map(|gradient| &gradient[..]).collect();
+            let done = Done { inputs: &operands, results: &outcomes, d_results: &d_results, saved: &saved[number] };
+            ops::backward(&node.operation, &done, &mut Gradients { all: before, inputs }, &mut self.context);
+        }
+        let mut rest = flat;
+        for position in 0..self.model.graph().parameters.len() {
+            let gradient = &gradients[self.model.graph().parameter(position).0 as usize];
+            let (own, after) = rest.split_at_mut(gradient.len());
+            own.copy_from_slice(gradient);
+            rest = after;
+        }
+    }
+
+    /// The first node with a result that is not finite.
+    pub(crate) fn first_not_finite(&self) -> Option<String> {
+        let values = &self.buffers.as_ref()?.values;
+        let number = self.nodes.iter().position(|(_, results)| {
+            values[results.clone()].iter().any(|value| value.f32().iter().any(|value| !value.is_finite()))
+        })?;
+        let node = &self.model.graph().nodes[number];
+        Some(wrong(node, number, "its result is not finite".to_owned()).to_string())
+    }
+}
+
+fn wrong(node: &Node, number: usize, detail: String) -> ExecutionError {
+    ExecutionError { number, operation: node.operation.name(), name: node.name.clone(), detail }
+}
+
+fn operand<'a>(shapes: &'a Shapes, values: &'a [Tensor], index: usize) -> Operand<'a> {
+    Operand { shape: &shapes.all()[index].shape, tensor: &values[index] }
+}
+
+/// Which values depend on a parameter through operations with gradients.
+fn depends(graph: &Graph, nodes: &[(Vec<usize>, Range<usize>)], shapes: &Shapes) -> Vec<bool> {
+    let parameters = graph.parameter(0).0 as usize..graph.constant(0).0 as usize;
+    let mut depends: Vec<bool> = (0..shapes.all().len()).map(|index| parameters.contains(&index)).collect();
+    for (node, (inputs, results)) in graph.nodes.iter().zip(nodes) {
+        let is_cut = match &node.operation {
+            Operation::ArgMax { .. } | Operation::Comparison(_) | Operation::Logic(_) | Operation::Range { .. } => true,
+            Operation::Activation(kind) => kind.has_no_gradient(),
+            Operation::Arithmetic(_)
+            | Operation::Where
+            | Operation::Cast { .. }
+            | Operation::MatMul
+            | Operation::Gemm { .. }
+            | Operation::Conv(_)
+            | Operation::ConvTranspose { .. }
+            | Operation::Pool(_)
+            | Operation::Reduce { .. }
+            | Operation::Softmax { .. }
+            | Operation::LogSoftmax { .. }
+            | Operation::LayerNorm { .. }
+            | Operation::GroupNorm { .. }
+            | Operation::BatchNorm { .. }
+            | Operation::Dropout { .. }
+            | Operation::Reshape { .. }
+            | Operation::Transpose { .. }
+            | Operation::Expand { .. }
+            | Operation::Concat { .. }
+            | Operation::Slice { .. }
+            | Operation::Gather { .. }
+            | Operation::GatherElements { .. }
+            | Operation::Pad { .. }
+            | Operation::Resize { .. }
+            | Operation::Fill { .. }
+            | Operation::Triangle { .. }
+            | Operation::CumSum { .. }
+            | Operation::Recurrent(_) => false,
+        };
+        let any = !is_cut && inputs.iter().any(|&input| depends[input]);
+        for result in results.clone() {
+            depends[result] = any && shapes.all()[result].element == Element::F32;
+        }
+    }
+    depends
+}

@@ -1,0 +1,94 @@
+//! Copies of matrices in the layout of the product.
+
+/// A matrix within a slice.
+#[derive(Clone, Copy)]
+pub(super) struct Matrix<'a> {
+    pub(super) values: &'a [f32],
+    pub(super) rows: usize,
+    pub(super) columns: usize,
+    /// Distance between rows.
+    pub(super) row_step: usize,
+    /// Distance between columns.
+    pub(super) column_step: usize,
+}
+
+impl<'a> Matrix<'a> {
+    /// A dense matrix, row after row.
+    pub(super) fn dense(values: &'a [f32], rows: usize, columns: usize) -> Self {
+        Self { values, rows, columns, row_step: columns, column_step: 1 }
+    }
+
+    /// Rows and columns exchanged.
+    pub(super) fn transposed(self) -> Self {
+        Self {
+            rows: self.columns,
+            columns: self.rows,
+            row_step: self.column_step,
+            column_step: self.row_step,
+            values: self.values,
+        }
+    }
+}
+
+/// Numbers in a cache line.
+pub(super) const LINE: usize = 16;
+
+/// Room for `length` numbers from the start of a cache line on. What it holds is arbitrary.
+pub(super) fn aligned(memory: &mut Vec<f32>, length: usize) -> &mut [f32] {
+    if memory.len() < length + LINE {
+        memory.resize(length + LINE, 0.0);
+    }
+    let start = memory.as_ptr().align_offset(LINE * size_of::<f32>()).min(LINE);
+    &mut memory[start..start + length]
+}
+
+/// The matrix with adjacent columns.
+pub(super) fn pack_rows<'a>(matrix: Matrix<'_>, packed: &'a mut Vec<f32>) -> &'a [f32] {
+    let Matrix { values, rows, columns, row_step, column_step } = matrix;
+    let size = rows * columns;
+    packed.resize(size.max(packed.len()), 0.0);
+    // By blocks of lines, so that both sides stay in the cache.
+    const BLOCK: usize = 16;
+    for first in (0..rows).step_by(BLOCK) {
+        for column in 0..columns {
+            for row in first..(first + BLOCK).min(rows) {
+                packed[row * columns + column] = values[row * row_step + column * column_step];
+            }
+        }
+    }
+    &packed[..size]
+}
+
+/// `width` columns from `first` on, row after row, with zeros after the last column.
+pub(super) fn pack_panel(matrix: Matrix<'_>, first: usize, width: usize, panel: &mut [f32]) {
+    let Matrix { values, rows, columns, row_step, column_step } = matrix;
+    let used = width.min(columns - first);
+    if used < width {
+        panel.fill(0.0);
+    }
+    if column_step == 1 {
+        for (row, target) in panel.chunks_exact_mut(width).enumerate() {
+            let source = &values[row * row_step + first..][..used];
+            if used == width {
+                // Copies of a fixed size are vector instructions.
+                let lines = target.as_chunks_mut::<LINE>().0.iter_mut().zip(source.as_chunks::<LINE>().0);
+                lines.for_each(|(target, source)| *target = *source);
+            } else {
+                target[..used].copy_from_slice(source);
+            }
+        }
+        return;
+    }
+    // By blocks of rows, which stay in the cache.
+    const BLOCK: usize = 64;
+    for (block, panel) in panel.chunks_mut(BLOCK * width).enumerate() {
+        let start = block * BLOCK;
+        let count = BLOCK.min(rows - start);
+        for column in 0..used {
+            let source = values[start * row_step + (first + column) * column_step..].iter().step_by(row_step);
+            for (target, value) in panel[column..].iter_mut().step_by(width).zip(source.take(count)) {
+                *target = *value;
+            }
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Values of a graph in memory.
+
+use graph::{Element, TensorType};
+
+/// Elements in row-major order.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Tensor {
+    F32(Vec<f32>),
+    I64(Vec<i64>),
+    Bool(Vec<bool>),
+}
+
+impl Tensor {
+    /// Zeros of a type.
+    pub(super) fn zeros(kind: &TensorType) -> Self {
+        let count = kind.elements();
+        match kind.element {
+            Element::F32 => Self::F32(vec![0.0; count]),
+            Element::I64 => Self::I64(vec![0; count]),
+            Element::Bool => Self::Bool(vec![false; count]),
+        }
+    }
+
+    /// The floats; empty for other elements, which shape inference has excluded where this is used.
+    pub(super) fn f32(&self) -> &[f32] {
+        match self {
+            Self::F32(values) => values,
+            Self::I64(_) | Self::Bool(_) => &[],
+        }
+    }
+
+    pub(super) fn f32_mut(&mut self) -> &mut [f32] {
+        match self {
+            Self::F32(values) => values,
+            Self::I64(_) | Self::Bool(_) => &mut [],
+        }
+    }
+
+    /// The integers; as [`Self::f32`].
+    pub(super) fn i64(&self) -> &[i64] {
+        match self {
+            Self::I64(values) => values,
+            Self::F32(_) | Self::Bool(_) => &[],
+        }
+    }
+
+    pub(super) fn i64_mut(&mut self) -> &mut [i64] {
+        match self {
+            Self::I64(values) => values,
+            Self::F32(_) | Self::Bool(_) => &mut [],
+        }
+    }
+
+    /// The truth values; as [`Self::f32`].
+    pub(super) fn bool(&self) -> &[bool] {
+        match self {
+            Self::Bool(values) => values,
+            Self::F32(_) | Self::I64(_) => &[],
+        }
+    }
+
+    pub(super) fn bool_mut(&mut self) -> &mut [bool] {
+        match self {
+            Self::Bool(values) => values,
+            Self::F32(_) | Self::I64(_) => &mut [],
+        }
+    }
+}
+
+/// An input or result of a node: its sizes and its elements.
+#[derive(Clone, Copy)]
+pub(super) struct Operand<'a> {
+    pub(super) shape: &'a [usize],
+    pub(super) tensor: &'a Tensor,
+}
+
+impl<'a> Operand<'a> {
+    pub(super) fn f32(&self) -> &'a [f32] {
+        self.tensor.f32()
+    }
+
+    pub(super) fn i64(&self) -> &'a [i64] {
+        self.tensor.i64()
+    }
+}

@@ -1,0 +1,174 @@
+//! TCP connections to the coordinator: direct ones, and tunnels through an HTTP forward proxy (`CONNECT`, RFC 9110, 9.3.6).
+
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::uri::Authority;
+use http::{Request, Response, Uri, header};
+use http_body_util::Empty;
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use tokio::net::TcpStream;
+use tower_service::Service;
+
+use super::proxy::ProxyServer;
+use super::proxy_error::{BoxError, PROXY_TIMEOUT, ProxyError, Reason};
+use crate::transport::TransportError;
+
+/// Most bytes of the head of a proxy's response; hyper's minimum is 8 KiB.
+const HEAD_MAX_BYTES: usize = 16 << 10;
+
+/// A TCP connection, or one in TLS to a proxy.
+type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
+type Connecting = Pin<Box<dyn Future<Output = Result<Stream, BoxError>> + Send>>;
+
+/// Connects to the coordinator.
+#[derive(Clone)]
+pub(in crate::transport) enum Dialer {
+    Direct(HttpConnector),
+    Through(ProxyServer, Hop),
+}
+
+/// Connects to a proxy.
+#[derive(Clone)]
+pub(in crate::transport) enum Hop {
+    Http(HttpConnector),
+    Https(HttpsConnector<HttpConnector>),
+}
+
+impl Hop {
+    /// `tls` verifies the certificate of a proxy whose address begins with `https://`.
+    pub(in crate::transport) fn new(
+        proxy: &ProxyServer,
+        tcp: HttpConnector,
+        tls: impl FnOnce() -> Result<ClientConfig, TransportError>,
+    ) -> Result<Self, TransportError> {
+        if proxy.address().scheme_str() != Some("https") {
+            return Ok(Self::Http(tcp));
+        }
+        let https = HttpsConnectorBuilder::new().with_tls_config(tls()?).https_only().enable_http1();
+        Ok(Self::Https(https.wrap_connector(tcp)))
+    }
+
+    fn connect(&mut self, proxy: Uri) -> Connecting {
+        match self {
+            Self::Http(tcp) => plain(tcp, proxy),
+            Self::Https(https) => Box::pin(https.call(proxy)),
+        }
+    }
+}
+
+fn plain(tcp: &mut HttpConnector, to: Uri) -> Connecting {
+    let connecting = tcp.call(to);
+    Box::pin(async move { Ok(MaybeHttpsStream::Http(connecting.await?)) })
+}
+
+impl Service<Uri> for Dialer {
+    type Response = Stream;
+    type Error = BoxError;
+    type Future = Connecting;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        match self {
+            Self::Direct(tcp) | Self::Through(_, Hop::Http(tcp)) => tcp.poll_ready(cx).map_err(Into::into),
+            Self::Through(_, Hop::Https(https)) => https.poll_ready(cx),
+        }
+    }
+
+    fn call(&mut self, server: Uri) -> Connecting {
+        match self {
+            Self::Direct(tcp) => plain(tcp, server),
+            Self::Through(proxy, hop) => {
+                let (proxy, connecting) = (proxy.clone(), hop.connect(proxy.address().clone()));
+                Box::pin(async move {
+                    let target = with_port(&server)?;
+                    let tunnelled = tokio::time::timeout(PROXY_TIMEOUT, tunnel(&proxy, connecting, &target)).await;
+                    let tunnelled = tunnelled.unwrap_or(Err(Reason::Silent));
+                    tunnelled.map_err(|reason| failed(&proxy, target, reason).into())
+                })
+            }
+        }
+    }
+}
+
+fn failed(proxy: &ProxyServer, target: Authority, reason: Reason) -> ProxyError {
+    ProxyError { proxy: proxy.to_string(), has_password: proxy.authorization().is_some(), target, reason }
+}
+
+/// Host and port of the server's address.
+fn with_port(server: &Uri) -> Result<Authority, BoxError> {
+    let (host, port) = (server.host().unwrap_or_default(), server.port_u16().unwrap_or(443));
+    Ok(format!("{host}:{port}").parse()?)
+}
+
+/// Has the proxy connect to `target`.
+async fn tunnel(proxy: &ProxyServer, connecting: Connecting, target: &Authority) -> Result<Stream, Reason> {
+    let stream = connecting.await.map_err(Reason::Connect)?;
+    let mut http = http1::Builder::new();
+    let (mut sender, connection) = http.max_buf_size(HEAD_MAX_BYTES).handshake(stream).await?;
+    let mut request = Request::connect(target.as_str()).header(header::HOST, target.as_str());
+    if let Some(authorization) = proxy.authorization() {
+        request = request.header(header::PROXY_AUTHORIZATION, authorization);
+    }
+    let request = request.body(Empty::<Bytes>::new()).map_err(|error| Reason::Connect(error.into()))?;
+    let mut connection = pin!(connection.without_shutdown());
+    let mut sent = pin!(sender.send_request(request));
+    let mut ended = None;
+    let response: Response<Incoming> = loop {
+        tokio::select! {
+            response = &mut sent => break response?,
+            parts = &mut connection, if ended.is_none() => ended = Some(parts),
+        }
+    };
+    if !response.status().is_success() {
+        return Err(Reason::Status(response.status()));
+    }
+    let parts = match ended {
+        Some(parts) => parts?,
+        None => connection.await?,
+    };
+    // In TLS, the client sends first.
+    if parts.read_buf.is_empty() { Ok(parts.io) } else { Err(Reason::Early) }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::StatusCode;
+
+    use super::*;
+
+    fn error(proxy: &str, target: &str, reason: Reason) -> String {
+        let proxy =
+            proxy.parse::<crate::transport::Proxy>().unwrap().towards("https://fl.example.org").unwrap().unwrap();
+        let target = with_port(&target.parse().unwrap()).unwrap();
+        TransportError::unreachable(failed(&proxy, target, reason)).to_string()
+    }
+
+    #[test]
+    fn rejected_tunnels_name_proxy_and_status() {
+        let (server, proxy, open) = ("https://fl.example.org", "http://a:secret@proxy:3128", "http://proxy:3128");
+        for (proxy, status, expected) in [
+            (open, 407, "the proxy http://proxy:3128 answered 407 Proxy Authentication Required; it requires a name"),
+            (proxy, 407, "407 Proxy Authentication Required; it does not accept the name and the password"),
+            (proxy, 403, "answered 403 Forbidden; its rules have to allow CONNECT to fl.example.org:443"),
+            (proxy, 502, "answered 502 Bad Gateway; it did not reach fl.example.org:443"),
+        ] {
+            let said = error(proxy, server, Reason::Status(StatusCode::from_u16(status).unwrap()));
+            assert!(said.contains(expected) && !said.contains("secret"), "{said}");
+        }
+        for server in ["https://localhost:8443", "https://127.0.0.1:8443", "https://[::1]:8443"] {
+            assert!(error(open, server, Reason::Silent).contains("is this machine: exempt it with NO_PROXY="));
+        }
+        let refused = Reason::Connect(std::io::Error::from(std::io::ErrorKind::ConnectionRefused).into());
+        let said = error(open, server, refused);
+        assert!(
+            said.ends_with("could not be reached: connection refused; is that the address of an HTTP proxy?"),
+            "{said}"
+        );
+    }
+}

@@ -1,0 +1,7 @@
+//! HTTPS connections to the coordinator, directly or through a forward proxy.
+
+pub(super) mod advice;
+pub(super) mod client;
+mod dial;
+pub(super) mod proxy;
+mod proxy_error;

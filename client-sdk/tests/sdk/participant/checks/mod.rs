@@ -1,0 +1,3 @@
+//! Limits that an app sets.
+
+mod size;

@@ -1,0 +1,4 @@
+//! What performs a machine's actions.
+
+mod driven;
+mod driver;

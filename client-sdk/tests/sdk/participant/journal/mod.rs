@@ -1,0 +1,3 @@
+//! The records of the journal.
+
+mod snapshot;

@@ -1,0 +1,4 @@
+//! The machine's states.
+
+pub(super) mod joining;
+mod training;

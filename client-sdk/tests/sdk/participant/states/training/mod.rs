@@ -1,0 +1,3 @@
+//! States that train.
+
+mod train_ahead;

@@ -1,0 +1,3 @@
+//! HTTPS connections.
+
+mod client;

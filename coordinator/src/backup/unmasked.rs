@@ -1,0 +1,39 @@
+//! Blobs of unreleased data: exact updates, and partial sums before noise.
+
+use std::collections::HashSet;
+
+use federation::id::TaskId;
+use store::entity::blob_reference::{BlobReference, BlobUse};
+use store::{Store, StoreError};
+
+/// Tasks read at once.
+const PAGE: u32 = 100;
+
+/// Private tasks with unmasked inputs.
+pub(crate) struct UnmaskedPrivateTasks(HashSet<TaskId>);
+
+impl UnmaskedPrivateTasks {
+    /// Whether the blob reveals data hidden by the noise of a release. Backups exclude it, since a copy would violate the task's privacy
+    /// guarantee for as long as it exists. Without the blob the round fails after a restore, and is charged.
+    pub(crate) fn expose(&self, reference: &BlobReference) -> bool {
+        match reference.used_as {
+            BlobUse::Input | BlobUse::PartialSum => self.0.contains(&reference.task),
+            BlobUse::Model | BlobUse::OptimizerState | BlobUse::NoisedSum => false,
+        }
+    }
+}
+
+/// The tasks of a database whose inputs are excluded from backups.
+///
+/// # Errors
+/// Errors of the store.
+pub(crate) async fn unmasked_private_tasks(store: &Store) -> Result<UnmaskedPrivateTasks, StoreError> {
+    let (mut found, mut cursor) = (HashSet::new(), None);
+    loop {
+        let page = store.read("tasks", |tx| Box::pin(async move { tx.tasks(cursor, PAGE).await })).await?;
+        let Some(last) = page.last() else { return Ok(UnmaskedPrivateTasks(found)) };
+        cursor = Some(last.id);
+        let is_exposed = |spec: &task_spec::TaskSpec| spec.privacy.is_private() && !spec.secure_aggregation.enabled;
+        found.extend(page.iter().filter(|task| is_exposed(&task.spec)).map(|task| task.id));
+    }
+}

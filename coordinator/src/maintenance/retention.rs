@@ -1,0 +1,55 @@
+//! Retention of model versions: keeps the newest, pinned and still needed ones.
+
+use federation::gate::{Measured, last_kept};
+use federation::round::{Round, RoundState};
+use federation::time::Timestamp;
+use store::entity::round::RoundMetric;
+use store::entity::task::TaskRow;
+use store::{StoreError, Transaction};
+use task_spec::GateSpec;
+
+/// Number of earlier rounds with measurements considered by a gate.
+const LOOK_BACK: u32 = 1024;
+
+/// Releases the files of a task's versions beyond its `retain`, unless they are promoted or may still be needed by a round, a participant
+/// or a rollback. Garbage collection then removes them. Returns their number.
+///
+/// # Errors
+/// Errors of the store.
+pub(crate) async fn retire(tx: &mut Transaction<'_>, task: &TaskRow, now: Timestamp) -> Result<u32, StoreError> {
+    let Some(retain) = task.spec.retain else { return Ok(0) };
+    // Participants training ahead may still have to fetch their base version.
+    let staleness = task.spec.ahead().map_or(0, |ahead| ahead.staleness.max);
+    let kept = retain.last.max(staleness.saturating_add(1));
+    let below = task.model_version.saturating_add(1).saturating_sub(kept);
+    if below == 0 {
+        return Ok(0);
+    }
+    let good = match &task.spec.aggregation.gate {
+        Some(gate) => last_kept(gate, &measurements(tx, task, gate, None).await?),
+        None => None,
+    };
+    let except: Vec<_> = good.into_iter().chain(task.promoted_version).collect();
+    tx.remove_versions(task.id, below, &except, now).await
+}
+
+/// The cohorts' measurements of their base versions in the task's rounds, before `before` if given, oldest first.
+///
+/// # Errors
+/// Errors of the store.
+pub(crate) async fn measurements(
+    tx: &mut Transaction<'_>,
+    task: &TaskRow,
+    gate: &GateSpec,
+    before: Option<u32>,
+) -> Result<Vec<Measured>, StoreError> {
+    let rows = tx.rounds(task.id, before, LOOK_BACK).await?;
+    let completed = rows.iter().rev().filter(|row| row.round.state == RoundState::Completed);
+    Ok(completed.filter_map(|row| measured(gate, &row.round, &row.metrics)).collect())
+}
+
+/// A cohort's measurement of its base version.
+pub(crate) fn measured(gate: &GateSpec, round: &Round, metrics: &[RoundMetric]) -> Option<Measured> {
+    let metric = metrics.iter().find(|metric| metric.name == gate.metric)?;
+    Some(Measured { version: round.base_version, value: metric.value })
+}

@@ -1,0 +1,4 @@
+//! Limits of connections and of unsent responses.
+
+mod pool;
+mod unsent;

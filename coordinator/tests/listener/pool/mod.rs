@@ -1,0 +1,5 @@
+//! Slots of connections, and unread bodies of requests.
+
+mod connection_pool;
+mod drain;
+mod slots;

@@ -1,0 +1,5 @@
+//! Authentication of participants and operators.
+
+mod authenticate;
+mod operators;
+mod signed;

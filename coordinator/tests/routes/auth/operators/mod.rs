@@ -1,0 +1,5 @@
+//! Identity and access of an operator.
+
+mod browsers;
+mod identities;
+mod scopes;

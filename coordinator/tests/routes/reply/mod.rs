@@ -1,0 +1,3 @@
+//! Form of responses.
+
+mod compress;

@@ -1,0 +1,3 @@
+//! The engine, over many steps.
+
+mod driver;

@@ -1,0 +1,4 @@
+//! Releases of sums.
+
+mod release_sum;
+mod robust;

@@ -1,0 +1,3 @@
+//! Draws of cohorts.
+
+mod select;

@@ -1,0 +1,3 @@
+//! Partial sums.
+
+mod sum_chunk;

@@ -1,0 +1,10 @@
+//! All tests of the crate in one executable.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
+mod common;
+mod dataset;
+mod idx;
+mod partition;
+mod synthetic;
+mod text;

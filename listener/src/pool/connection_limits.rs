@@ -1,0 +1,18 @@
+//! How many peers a listener lets in.
+
+/// Maximum number of concurrent connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionLimits {
+    /// In the handshake, or being told that there is no room; half as many per address.
+    pub arriving: usize,
+    /// With an operator token.
+    pub operators: usize,
+    /// With a participant's certificate.
+    pub members: usize,
+    /// Per participant.
+    pub each_member: usize,
+    /// Without valid credentials.
+    pub strangers: usize,
+    /// Without valid credentials, per address.
+    pub each_address: usize,
+}

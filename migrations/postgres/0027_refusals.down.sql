@@ -1,0 +1,1 @@
+ALTER TABLE check_in DROP COLUMN refusal;

@@ -1,0 +1,5 @@
+-- A model that an operator uploaded, or a part of one, which is kept for tasks that start from it.
+CREATE TABLE model_upload (
+    sha256      BYTEA NOT NULL PRIMARY KEY CHECK (octet_length(sha256) = 32),      -- fixed
+    expires_at  BIGINT NOT NULL
+);

@@ -1,0 +1,9 @@
+//! All tests of the crate in one executable.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
+mod postgres;
+mod replicated;
+mod s3;
+mod small;
+mod sqlite;

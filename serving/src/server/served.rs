@@ -407,19 +407,19 @@ impl Served {
         self.note_state();
     }
 
-    /// Writes the state. Serving continues if that fails.
+    /// Writes the state, then counts it. Serving continues if writing fails.
     fn note_state(&self) {
-        let state = {
+        let (state, stable, canary) = {
             let versions = locked(&self.versions);
             let stable = versions.stable().map(|held| held.version);
-            meters::versions(&self.name, stable, versions.canary().map(|held| held.version));
-            State {
+            let state = State {
                 stable: stable.filter(|_| !versions.is_former()),
                 previous: versions.previous(),
                 refused: versions.refused().clone(),
                 key: self.key(),
                 task: self.task(),
-            }
+            };
+            (state, stable, versions.canary().map(|held| held.version))
         };
         if let Err(error) = self.folder.write_state(&state) {
             meters::fetch_failed(&self.name, "disk");
@@ -428,6 +428,7 @@ impl Served {
                 "what is in use cannot be written, and a restart may not know it: {error}"
             );
         }
+        meters::versions(&self.name, stable, canary);
     }
 
     /// Numbers of the versions that must stay on disk.

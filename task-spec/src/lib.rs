@@ -24,7 +24,9 @@ pub use device::compression::{CODEC_METRICS, Compression};
 pub use device::fairness::Fairness;
 pub use device::local::{Budget, MAX_ACCUMULATE, Over, Precision, Schedule, Warmup, step_factor};
 pub use device::local_optimizer::LocalOptimizer;
-pub use device::on_device::{Attribute, Attributes, Criterion, EXAMPLES, MAX_CRITERIA, MAX_TEXTS, eligible};
+pub use device::on_device::{
+    Attribute, Attributes, Criterion, EXAMPLES, GRAPH_VERSION, MAX_CRITERIA, MAX_TEXTS, eligible,
+};
 pub use device::personalization::{AdapterScope, BELOW, PERSONAL_PREFIX, Personalization, below};
 pub use device::solver::{AdaptiveMu, Solver};
 pub use device::training::{MAX_BATCH, MAX_EPOCHS, MAX_STEPS, TrainingPlan};

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{InitialModel, TableSpec};
+use crate::{Criterion, GRAPH_VERSION, InitialModel, TableSpec};
 
 /// The model: its tensors, and which of them stay local.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -41,6 +41,16 @@ pub struct ModelSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<serde_json::Value>))]
     pub initial: Option<InitialModel>,
+}
+
+impl ModelSpec {
+    /// The criterion for devices of a task whose model is a graph: their SDK computes its format. `None` for other models.
+    #[must_use]
+    pub fn on_device(&self) -> Option<Criterion> {
+        let architecture = self.architecture.as_ref().filter(|architecture| architecture["kind"] == "graph")?;
+        let at_least = Some(architecture["graph"]["version"].as_f64().unwrap_or(f64::INFINITY));
+        Some(Criterion { attribute: GRAPH_VERSION.to_owned(), at_least, ..Criterion::default() })
+    }
 }
 
 /// One tensor and its initial values.

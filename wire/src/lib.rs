@@ -27,5 +27,5 @@ pub use federation::round::{AssignmentState, FailureReason, RoundState};
 pub use federation::round_trip;
 pub use federation::task_status::TaskStatus;
 pub use federation::time::Timestamp;
-pub use task_spec::{Attribute, Attributes, Criterion, EXAMPLES};
+pub use task_spec::{Attribute, Attributes, Criterion, EXAMPLES, GRAPH_VERSION};
 pub use trace::TraceContext;

@@ -11,6 +11,9 @@ use serde::{Deserialize, Serialize};
 /// The attribute known for every participant: its number of training examples.
 pub const EXAMPLES: &str = "examples";
 
+/// The attribute of every participant's SDK: the latest format of graphs ([`graph::Graph::VERSION`]) that it computes.
+pub const GRAPH_VERSION: &str = "graph_version";
+
 /// Maximum number of criteria of a task.
 pub const MAX_CRITERIA: usize = 16;
 /// Maximum number of texts in a criterion.
@@ -46,7 +49,8 @@ impl From<&str> for Attribute {
 #[serde(default, deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Criterion {
-    /// Name of the attribute. Every participant has `examples`, its number of training examples.
+    /// Name of the attribute. Every participant has `examples`, its number of training examples, and `graph_version`, the
+    /// latest format of graphs that its SDK computes.
     pub attribute: String,
     /// Holds for numbers that are not below.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,8 +1,9 @@
 //! Compares a task's criteria with the device attributes given by the app, and reports whether they hold. The attributes stay
 //! on the device.
 
+use graph::Graph;
 use wire::participant::{Finding, MAX_FINDINGS, Question};
-use wire::{Attribute, Attributes, EXAMPLES, TaskId};
+use wire::{Attributes, EXAMPLES, GRAPH_VERSION, TaskId};
 
 use crate::clock::Now;
 use crate::participant::api::event::Event;
@@ -59,13 +60,17 @@ impl Core {
     }
 
     fn holds_for(&self, question: &Question) -> bool {
+        #[expect(clippy::cast_precision_loss, reason = "compared with a limit")]
+        let examples = self.examples as f64;
+        // Without the ready models, the SDK has no executor for graphs.
+        let graphs = if cfg!(feature = "models") { Graph::VERSION } else { 0 };
+        let built_in = [(EXAMPLES, examples), (GRAPH_VERSION, f64::from(graphs))];
         question.criteria.iter().all(|criterion| {
-            if criterion.attribute == EXAMPLES && !self.attributes.contains_key(EXAMPLES) {
-                #[expect(clippy::cast_precision_loss, reason = "compared with a limit")]
-                let examples = Attribute::Number(self.examples as f64);
-                return criterion.holds(&Attributes::from([(EXAMPLES.to_owned(), examples)]));
+            let built_in = built_in.iter().find(|(name, _)| *name == criterion.attribute);
+            match built_in.filter(|(name, _)| !self.attributes.contains_key(*name)) {
+                Some(&(name, number)) => criterion.holds(&Attributes::from([(name.to_owned(), number.into())])),
+                None => criterion.holds(&self.attributes),
             }
-            criterion.holds(&self.attributes)
         })
     }
 }

@@ -22,7 +22,7 @@ pub(super) fn sift(
         let selection = &task.spec.selection;
         // The reported number of examples makes this question redundant.
         let least = selection.require.on_device().filter(|_| request.examples == 0);
-        selection.on_device.iter().cloned().chain(least).collect::<Vec<_>>()
+        selection.on_device.iter().cloned().chain(least).chain(task.spec.model.on_device()).collect::<Vec<_>>()
     };
     let asks = |task: &&TaskRow| found(task.id).is_none() && !criteria(task).is_empty();
     let mut asking: Vec<_> = tasks.iter().map(|open| &open.task).filter(asks).collect();

@@ -81,6 +81,32 @@ async fn devices_decide_for_themselves_whether_a_task_is_for_them() {
 }
 
 #[tokio::test]
+async fn task_with_a_graph_asks_for_its_format() {
+    let t = TestCoordinator::start().await;
+    let mut spec = small_task();
+    spec["model"] = json!({
+        "tensors": [{ "name": "w", "shape": [2, 3] }],
+        "architecture": {
+            "kind": "graph",
+            "graph": {
+                "version": 1,
+                "inputs": [{ "name": "x", "element": "f32", "shape": [{ "factor": 1, "batch": 1 }, { "offset": 2 }] }],
+                "parameters": [{ "name": "w", "shape": [2, 3] }],
+                "nodes": [{ "do": "mat_mul", "of": [0, 1] }],
+                "outputs": [{ "name": "y", "value": 2 }],
+            },
+            "loss": { "kind": "cross_entropy" },
+        },
+    });
+    let task = t.create_task(&spec).await;
+    t.work().await;
+    let (_, who) = t.enroll("a").await;
+    let CheckInReply::Asked { questions } = t.check_in(&who, "small").await else { panic!("nothing asked") };
+    let criterion = json!({ "attribute": "graph_version", "at_least": 1.0 });
+    assert_eq!(serde_json::to_value(questions).unwrap(), json!([{ "task": task, "criteria": [criterion] }]));
+}
+
+#[tokio::test]
 async fn who_does_not_say_how_many_examples_it_has_is_asked_whether_they_are_enough() {
     let t = TestCoordinator::start().await;
     let mut spec = small_task();

@@ -92,6 +92,17 @@ async fn another_says_no_and_trains_nothing() {
 }
 
 #[tokio::test]
+async fn graph_of_a_later_format_is_declined() {
+    let graphs =
+        |version| Criterion { attribute: "graph_version".into(), at_least: Some(version), ..Criterion::default() };
+    let coordinator = Coordinator::new(1);
+    assert_eq!(run(&coordinator, vec![graphs(1.0)], Attributes::new).await, [true]);
+    let coordinator = Coordinator::new(1);
+    assert_eq!(run(&coordinator, vec![graphs(2.0)], speaks("de")).await, [false]);
+    assert_eq!(coordinator.count("fetch"), 0);
+}
+
+#[tokio::test]
 async fn what_changes_is_told_at_the_next_check_in() {
     let coordinator = Coordinator::new(1);
     let sent_away = coordinator.clone();

@@ -3,6 +3,7 @@
 use graph::Point;
 use pulp::Arch;
 
+use super::ops::Frames;
 use super::product::Scratch;
 
 /// The end of an operation: what is wrong with the values that it got.
@@ -14,6 +15,8 @@ pub(super) struct Context {
     pub(super) scratch: Scratch,
     /// Memory for the windows of a convolution.
     pub(super) windows: Vec<f32>,
+    /// Memory for a convolution without windows.
+    pub(super) frames: Frames,
     pub(super) point: Point,
     /// The seed of dropout; `None` where all elements stay.
     pub(super) dropout: Option<u64>,

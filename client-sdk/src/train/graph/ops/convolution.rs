@@ -2,6 +2,7 @@
 
 use graph::Convolution;
 
+use super::direct::Direct;
 use super::windows::Windows;
 use crate::train::graph::context::{Context, Gradients, vectorized};
 use crate::train::graph::packing::Matrix;
@@ -24,11 +25,14 @@ impl Layer {
         Self { windows, images: x[0], groups, outputs: weights[0] / groups }
     }
 
-    /// Calls `visit` for each image and group, with its number among all and the group.
-    fn each(&self, mut visit: impl FnMut(usize, usize)) {
-        for number in 0..self.images * self.groups {
-            visit(number, number % self.groups);
-        }
+    /// Numbers of a group's parts of images.
+    fn numbers(&self, group: usize) -> Vec<usize> {
+        (0..self.images).map(|image| image * self.groups + group).collect()
+    }
+
+    /// The convolution without windows, if it is faster.
+    fn direct(&self) -> Option<Direct> {
+        if self.is_depthwise() { None } else { Direct::new(self.windows, self.outputs) }
     }
 
     /// Whether each channel is convolved by itself.
@@ -58,21 +62,28 @@ pub(super) fn conv(conv: &Convolution, inputs: &[Operand<'_>], result: &[usize],
     let layer = Layer::of(conv, inputs[0].shape, inputs[1].shape, result);
     let Layer { windows, outputs, .. } = layer;
     let (places, depth) = (windows.places(), windows.depth());
-    layer.each(|number, group| {
-        let image = &x[number * windows.image()..][..windows.image()];
-        let y = &mut y[number * outputs * places..][..outputs * places];
-        let weights = &weights[group * outputs * depth..][..outputs * depth];
-        if layer.is_depthwise() {
-            return vectorized(
-                context.arch,
-                y,
-                #[inline(always)]
-                |y| depthwise(&windows, image, weights, y),
-            );
+    for (group, weights) in weights.chunks_exact(outputs * depth).enumerate() {
+        let numbers = layer.numbers(group);
+        if let Some(direct) = layer.direct() {
+            direct.forward(x, &numbers, weights, y, context);
+            continue;
         }
-        let left = Left { values: weights, step: depth, rows: outputs, length: depth };
-        windows.multiply(left, image, Into::Replace, y, context);
-    });
+        for number in numbers {
+            let image = &x[number * windows.image()..][..windows.image()];
+            let y = &mut y[number * outputs * places..][..outputs * places];
+            if layer.is_depthwise() {
+                vectorized(
+                    context.arch,
+                    y,
+                    #[inline(always)]
+                    |y| depthwise(&windows, image, weights, y),
+                );
+            } else {
+                let left = Left { values: weights, step: depth, rows: outputs, length: depth };
+                windows.multiply(left, image, Into::Replace, y, context);
+            }
+        }
+    }
     if let Some(bias) = inputs.get(2) {
         add_bias(bias.f32(), places, y);
     }
@@ -112,10 +123,15 @@ pub(super) fn conv_back(
     let (places, depth, size) = (windows.places(), windows.depth(), windows.image());
     let image = |number: usize| number * size..(number + 1) * size;
     let result = |number: usize| number * outputs * places..(number + 1) * outputs * places;
+    let direct = layer.direct();
     if let Some(dw) = gradients.of(1) {
         for (group, dw) in dw.chunks_exact_mut(outputs * depth).enumerate() {
-            let numbers = (0..layer.images).map(|index| index * layer.groups + group);
-            let pairs = numbers.map(|number| (&x[image(number)], &dy[result(number)]));
+            let numbers = layer.numbers(group);
+            if let Some(direct) = direct {
+                direct.weight_gradient((x, dy), &numbers, dw, context);
+                continue;
+            }
+            let pairs = numbers.into_iter().map(|number| (&x[image(number)], &dy[result(number)]));
             if layer.is_depthwise() {
                 for (image, dy) in pairs {
                     vectorized(
@@ -133,8 +149,13 @@ pub(super) fn conv_back(
     if let Some(dx) = gradients.of(0) {
         let mut packed = Vec::new();
         for (group, weights) in weights.chunks_exact(outputs * depth).enumerate() {
+            let numbers = layer.numbers(group);
+            if let Some(direct) = direct.filter(Direct::has_image_gradient) {
+                direct.image_gradient(dy, &numbers, weights, dx, context);
+                continue;
+            }
             let left = Left::of(Matrix::dense(weights, outputs, depth).transposed(), &mut packed);
-            for number in (0..layer.images).map(|index| index * layer.groups + group) {
+            for number in numbers {
                 let (dy, dx) = (&dy[result(number)], &mut dx[image(number)]);
                 if layer.is_depthwise() {
                     vectorized(

@@ -1,7 +1,9 @@
 //! The operations of a graph, forward and backward.
 
 mod convolution;
+mod direct;
 mod elementwise;
+mod frames;
 mod matrix;
 mod normalize;
 mod pool;
@@ -14,6 +16,7 @@ mod windows;
 
 use graph::Operation;
 
+pub(super) use self::direct::Frames;
 use self::matrix::Gemm;
 use self::normalize::Blocks;
 use super::context::{Context, Gradients, Step};
@@ -52,7 +55,7 @@ pub(super) fn forward(
         }
         Operation::Conv(conv) => convolution::conv(conv, inputs, shape, result.f32_mut(), context),
         Operation::ConvTranspose { of, .. } => convolution::transposed(of, inputs, shape, result.f32_mut(), context),
-        Operation::Pool(pool) => pool::pool(pool, first.f32(), x, shape, result.f32_mut()),
+        Operation::Pool(pool) => pool::pool(pool, inputs[0], shape, result.f32_mut(), saved, context),
         Operation::Reduce { by, axes, .. } => reduce::reduce(*by, axes, x, first.f32(), result.f32_mut()),
         Operation::ArgMax { axis } => reduce::arg_max(*axis as usize, x, first.f32(), result.i64_mut()),
         Operation::Softmax { axis } => reduce::softmax(*axis as usize, x, first.f32(), result.f32_mut()),
@@ -125,7 +128,7 @@ pub(super) fn backward(operation: &Operation, done: &Done<'_>, gradients: &mut G
     if let Some(dx) = gradients.of(0) {
         match operation {
             Operation::Activation(kind) => return elementwise::activation_back(*kind, [values, y, dy], dx, arch),
-            Operation::Pool(pool) => return pool::pool_back(pool, values, x, shape, dy, dx),
+            Operation::Pool(pool) => return pool::pool_back(pool, x, shape, dy, saved, dx),
             Operation::Reduce { by, axes, .. } => return reduce::reduce_back(*by, axes, x, [values, y, dy], dx),
             Operation::Softmax { axis } => return reduce::softmax_back(*axis as usize, x, y, dy, dx),
             Operation::LogSoftmax { axis } => return reduce::log_softmax_back(*axis as usize, x, y, dy, dx),

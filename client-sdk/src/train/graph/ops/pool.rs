@@ -2,6 +2,9 @@
 
 use graph::{Pool, PoolKind};
 
+use crate::train::graph::context::{Context, vectorized};
+use crate::train::graph::tensor::Operand;
+
 /// The part of a window along an axis: positions of the image, and the number of positions with padding.
 type Side = (std::ops::Range<usize>, usize);
 
@@ -91,40 +94,114 @@ fn best(image: &[f32], width: usize, rows: std::ops::Range<usize>, columns: std:
     Some(best)
 }
 
-pub(super) fn pool(pool: &Pool, x: &[f32], shape: &[usize], result: &[usize], y: &mut [f32]) {
-    let plane = Plane::new(pool, shape, result);
+/// Computes the results, and saves where each maximum is, as the bits of its position in the plane.
+pub(super) fn pool(
+    pool: &Pool,
+    x: Operand<'_>,
+    result: &[usize],
+    y: &mut [f32],
+    saved: &mut Vec<f32>,
+    context: &Context,
+) {
+    let plane = Plane::new(pool, x.shape, result);
     let (size, places) = (plane.image.iter().product(), plane.places.iter().product());
-    for (image, y) in x.chunks_exact(size).zip(y.chunks_exact_mut(places)) {
+    let is_max = pool.by == PoolKind::Max;
+    saved.resize(if is_max { y.len() } else { 0 }, 0.0);
+    let whole = is_max.then(|| WholeWindows::of(&plane)).flatten();
+    for (number, (image, y)) in x.f32().chunks_exact(size).zip(y.chunks_exact_mut(places)).enumerate() {
+        if is_max {
+            let saved = &mut saved[number * places..][..places];
+            if let Some(windows) = &whole {
+                vectorized(
+                    context.arch,
+                    (y, saved),
+                    #[inline(always)]
+                    |(y, saved): (&mut [f32], &mut [f32])| windows.maxima(image, y, saved),
+                );
+                continue;
+            }
+            plane.each(|place, rows, columns, _| {
+                let best = best(image, plane.image[1], rows, columns);
+                y[place] = best.map_or(f32::NEG_INFINITY, |best| image[best]);
+                saved[place] = f32::from_bits(best.and_then(|best| u32::try_from(best).ok()).unwrap_or(NOWHERE));
+            });
+            continue;
+        }
         plane.each(|place, rows, columns, padded| {
-            y[place] = match pool.by {
-                PoolKind::Max => {
-                    best(image, plane.image[1], rows, columns).map_or(f32::NEG_INFINITY, |best| image[best])
-                }
-                PoolKind::Mean | PoolKind::MeanWithPadding => {
-                    let count = plane.count(&rows, &columns, padded);
-                    let row_sum = |row| image[row * plane.image[1]..][columns.clone()].iter().sum::<f32>();
-                    rows.map(row_sum).sum::<f32>() / count
-                }
-            };
+            let count = plane.count(&rows, &columns, padded);
+            let row_sum = |row| image[row * plane.image[1]..][columns.clone()].iter().sum::<f32>();
+            y[place] = rows.map(row_sum).sum::<f32>() / count;
         });
     }
 }
 
-pub(super) fn pool_back(pool: &Pool, x: &[f32], shape: &[usize], result: &[usize], dy: &[f32], dx: &mut [f32]) {
-    let plane = Plane::new(pool, shape, result);
-    let (size, places) = (plane.image.iter().product(), plane.places.iter().product());
-    for ((image, dy), dx) in x.chunks_exact(size).zip(dy.chunks_exact(places)).zip(dx.chunks_exact_mut(size)) {
-        plane.each(|place, rows, columns, padded| match pool.by {
-            PoolKind::Max => {
-                if let Some(best) = best(image, plane.image[1], rows, columns) {
-                    dx[best] += dy[place];
+/// Position of the maximum of a window that lies in the padding.
+const NOWHERE: u32 = u32::MAX;
+
+/// Windows that all lie inside the image.
+struct WholeWindows {
+    /// Positions of a window's numbers from its first one.
+    offsets: Vec<usize>,
+    /// Distance of windows below each other, and beside each other.
+    steps: [usize; 2],
+    columns: usize,
+}
+
+impl WholeWindows {
+    /// The windows of a plane, if none reaches into the padding.
+    fn of(plane: &Plane<'_>) -> Option<Self> {
+        let [height, width] = [0, 1].map(|axis| attribute(&plane.pool.kernel, axis, 1));
+        let are_whole = plane.pool.pads.iter().all(|pads| *pads == (0, 0))
+            && plane.rows.iter().all(|(rows, _)| rows.len() == height)
+            && plane.columns.iter().all(|(columns, _)| columns.len() == width);
+        let [_, line] = plane.image;
+        let [down, right] = [0, 1].map(|axis| attribute(&plane.pool.strides, axis, 1));
+        are_whole.then(|| Self {
+            offsets: (0..height * width).map(|at| at / width * line + at % width).collect(),
+            steps: [down * line, right],
+            columns: plane.places[1],
+        })
+    }
+
+    /// Values and positions of the first maxima. NaN wins.
+    #[inline(always)]
+    fn maxima(&self, image: &[f32], y: &mut [f32], saved: &mut [f32]) {
+        let [down, right] = self.steps;
+        let lines = y.chunks_exact_mut(self.columns).zip(saved.chunks_exact_mut(self.columns));
+        for (row, (y, saved)) in lines.enumerate() {
+            y.fill(f32::NEG_INFINITY);
+            saved.fill(f32::from_bits(NOWHERE));
+            for (number, offset) in self.offsets.iter().enumerate() {
+                let start = row * down + offset;
+                let values = image[start..].iter().step_by(right);
+                for (column, ((y, saved), &value)) in y.iter_mut().zip(&mut *saved).zip(values).enumerate() {
+                    #[expect(clippy::cast_possible_truncation, reason = "a plane has fewer than 2^32 numbers")]
+                    let position = f32::from_bits((start + column * right) as u32);
+                    let wins = number == 0 || value > *y || value.is_nan();
+                    *saved = if wins { position } else { *saved };
+                    *y = if wins { value } else { *y };
                 }
             }
-            PoolKind::Mean | PoolKind::MeanWithPadding => {
-                let part = dy[place] / plane.count(&rows, &columns, padded);
-                for row in rows {
-                    dx[row * plane.image[1]..][columns.clone()].iter_mut().for_each(|dx| *dx += part);
+        }
+    }
+}
+
+pub(super) fn pool_back(pool: &Pool, shape: &[usize], result: &[usize], dy: &[f32], saved: &[f32], dx: &mut [f32]) {
+    let plane = Plane::new(pool, shape, result);
+    let (size, places) = (plane.image.iter().product(), plane.places.iter().product());
+    for (number, (dy, dx)) in dy.chunks_exact(places).zip(dx.chunks_exact_mut(size)).enumerate() {
+        if pool.by == PoolKind::Max {
+            for (dy, position) in dy.iter().zip(&saved[number * places..]) {
+                if let Some(dx) = dx.get_mut(position.to_bits() as usize) {
+                    *dx += dy;
                 }
+            }
+            continue;
+        }
+        plane.each(|place, rows, columns, padded| {
+            let part = dy[place] / plane.count(&rows, &columns, padded);
+            for row in rows {
+                dx[row * plane.image[1]..][columns.clone()].iter_mut().for_each(|dx| *dx += part);
             }
         });
     }

@@ -15,17 +15,24 @@ pub(super) struct Sizes {
     pub(super) width: usize,
 }
 
+impl Sizes {
+    /// Number of elements.
+    pub(super) fn area(self) -> usize {
+        self.height * self.width
+    }
+}
+
 /// The windows of an image, and the channels on either side.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Windows {
-    image: Sizes,
+    pub(super) image: Sizes,
     /// Positions of the window.
-    places: Sizes,
-    kernel: Sizes,
+    pub(super) places: Sizes,
+    pub(super) kernel: Sizes,
     pub(super) stride: Sizes,
-    dilation: Sizes,
+    pub(super) dilation: Sizes,
     /// Zeros before the image.
-    before: Sizes,
+    pub(super) before: Sizes,
     /// Channels of a group of the image.
     pub(super) channels: usize,
 }

@@ -1,6 +1,7 @@
 //! The built-in trainer: follows the task's architecture and training plan with [`crate::train`] on the app's examples.
 //!
-//! Reports `loss` and `accuracy` of the received model on the held-out examples, `train_loss`, and `train_reach`.
+//! Reports `loss` and `accuracy` of the received model on the held-out examples (of a graph the measures that fit its
+//! loss), `train_loss`, and `train_reach`.
 //!
 //! If the task or the app sets a budget, training stops when it is used up and returns the work done so far. Time comes
 //! from a [`Clock`], by default the system's.
@@ -15,7 +16,7 @@ use zeroize::Zeroizing;
 
 use crate::clock::{Clock, SystemClock};
 use crate::models::Architecture;
-use crate::train::{self, Device, Examples, Next, Sgd, Steering, TrainError};
+use crate::train::{self, Device, Examples, Interrupt, Next, Sgd, Steering, TrainError};
 use crate::trainer::{Constraints, REACH, Trained, Trainer, TrainerError, TrainingJob};
 
 /// Examples owned by the trainer.
@@ -147,6 +148,10 @@ impl Steering for InRound<'_> {
         let state = Zeroizing::new([&spent.to_le_bytes(), state].concat());
         self.job.checkpoints.save(&state).is_ok()
     }
+
+    fn interrupt(&self) -> Interrupt {
+        Interrupt::new(&self.job.cancel, &self.job.checkpoints)
+    }
 }
 
 impl Trainer for ModelTrainer {
@@ -202,8 +207,10 @@ impl Trainer for ModelTrainer {
         let architecture = architecture(job)?;
         let evaluation =
             train::evaluate(&architecture, model, self.held_out.examples(), &self.device).map_err(judge)?;
-        let metric = |name: &str, value| (name.to_owned(), MetricValue { value, count: evaluation.examples });
-        Ok(vec![metric("loss", evaluation.loss), metric("accuracy", evaluation.accuracy)])
+        let accuracy = architecture.has_accuracy().then_some(("accuracy", evaluation.accuracy));
+        let named = std::iter::once(("loss", evaluation.loss)).chain(accuracy).chain(evaluation.measures.named());
+        let metric = |(name, value): (&str, f64)| (name.to_owned(), MetricValue { value, count: evaluation.examples });
+        Ok(named.map(metric).collect())
     }
 
     /// The training examples as a table with classes as targets.

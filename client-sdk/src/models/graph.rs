@@ -41,20 +41,23 @@ fn scales(graph: &graph::Graph, value: ValueId) -> bool {
     let mut result = graph.first_result().0;
     let mut of_value = BTreeSet::from([value]);
     for node in &graph.nodes {
-        let reads = node.inputs.iter().any(|input| of_value.contains(input));
-        match &node.operation {
+        let operation = &node.operation;
+        let is_norm = matches!(
+            operation,
             Operation::LayerNorm { .. } | Operation::GroupNorm { .. } | Operation::BatchNorm { .. }
-                if node.inputs.get(1).is_some_and(|scale| of_value.contains(scale)) =>
-            {
+        );
+        if is_norm && node.inputs.get(1).is_some_and(|scale| of_value.contains(scale)) {
+            return true;
+        }
+        if node.inputs.iter().any(|input| of_value.contains(input)) {
+            if matches!(operation, Operation::Arithmetic(Arithmetic::Mul)) {
                 return true;
             }
-            Operation::Arithmetic(Arithmetic::Mul) if reads => return true,
-            Operation::Reshape { .. } | Operation::Expand { .. } if reads => {
+            if matches!(operation, Operation::Reshape { .. } | Operation::Expand { .. }) {
                 of_value.insert(ValueId(result));
             }
-            _ => {}
         }
-        result += node.operation.outputs();
+        result += operation.outputs();
     }
     false
 }

@@ -11,7 +11,7 @@ use super::device::Device;
 use super::error::TrainError;
 use super::examples::Examples;
 use super::learner::{LearnerState, Score, StepResult};
-use super::steering::{Steering, While};
+use super::steering::{Interrupt, Steering, While};
 use super::{Stepper, Trained, check, learner, run, trained};
 use crate::models::Architecture;
 
@@ -61,9 +61,20 @@ pub(crate) fn train_adapters_steered(
     let mut batches = Batches::new(count, Sgd { plan, seed });
     let (own, adamw) = (adapted.start.clone(), AdamW::of(plan));
     let moments = vec![vec![0.0; own.values().len()]; if adamw.is_some() { 2 } else { 1 }];
-    let mut steps =
-        OfAdapters { architecture, adapted, examples: &examples, plan, device, own, moments, adamw, steps: 0 };
-    let run = run(plan, adapted.start, count, &mut batches, steering, &mut steps)?;
+    let interrupt = steering.interrupt();
+    let mut steps = OfAdapters {
+        architecture,
+        adapted,
+        examples: &examples,
+        plan,
+        device,
+        interrupt: interrupt.clone(),
+        own,
+        moments,
+        adamw,
+        steps: 0,
+    };
+    let run = run(plan, adapted.start, count, &mut batches, (steering, &interrupt), &mut steps)?;
     trained(&run, plan, steps.own.into_values(), adapted.start, count)
 }
 
@@ -74,6 +85,7 @@ struct OfAdapters<'a> {
     examples: &'a Examples<'a>,
     plan: &'a TrainingPlan,
     device: &'a Device,
+    interrupt: Interrupt,
     own: Parameters,
     /// Of momentum, or the two of AdamW.
     moments: Vec<Vec<f32>>,
@@ -90,6 +102,7 @@ impl Stepper for OfAdapters<'_> {
             [self.plan.momentum, self.plan.weight_decay, self.plan.proximal_mu].map(narrow);
         let merged = adapters.merge(base, &self.own).map_err(others)?;
         let mut model = learner(self.architecture, &merged, self.examples, self.plan, self.device, chosen.len())?;
+        model.interrupt_by(self.interrupt.clone());
         let (batch, gradient) = model.gradient(self.examples, chosen)?;
         let gradient = adapters.gradient(&gradient, &self.own).map_err(others)?;
         let gradient = clipped(gradient, self.plan.gradient_clip.map(narrow));

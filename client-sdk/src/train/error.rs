@@ -65,6 +65,9 @@ pub enum TrainError {
     /// The constraints are for another model, or leave nothing to train.
     #[error("the constraints of training do not fit: {0}")]
     Constraints(&'static str),
+    /// The training was cancelled or paused within a step; the step's work is lost.
+    #[error("training was interrupted within a step")]
+    Interrupted,
     /// The training has left its state and stopped.
     #[error("training was paused")]
     Paused,

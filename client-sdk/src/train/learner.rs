@@ -3,6 +3,7 @@
 use super::constraints::Flat;
 use super::error::TrainError;
 use super::examples::Examples;
+use super::steering::Interrupt;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Score {
@@ -59,6 +60,8 @@ pub(super) trait Learner {
     fn score(&mut self, examples: &Examples<'_>, chosen: &[usize]) -> Result<Score, TrainError>;
     /// Scores of each class for each prediction of the chosen examples: by example, then position, then class.
     fn logits(&mut self, examples: &Examples<'_>, chosen: &[usize]) -> Result<Vec<f32>, TrainError>;
+    /// Ends later steps with [`TrainError::Interrupted`] if the interrupt is due. Learners with short steps ignore it.
+    fn interrupt_by(&mut self, _interrupt: Interrupt) {}
     /// Constraints from the next step on.
     fn constrain(&mut self, constraints: &Flat<'_>) -> Result<(), TrainError>;
     /// The flat parameters, in layout order.

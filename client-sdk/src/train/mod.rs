@@ -43,7 +43,7 @@ use self::batches::Batches;
 use self::candle::CandleLearner;
 use self::config::{check as check_plan, narrow, rate};
 use self::learner::{Learner, LearnerState, Score, StepResult};
-pub(crate) use self::steering::{Next, Steering};
+pub(crate) use self::steering::{Interrupt, Next, Steering};
 use self::steering::{RunState, While};
 use crate::models::Architecture;
 use crate::trainer::Constraints;
@@ -70,12 +70,39 @@ pub struct Trained {
 /// The quality of a model on some examples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Evaluation {
-    /// Mean cross-entropy per prediction, in nats.
+    /// Mean loss per prediction; cross-entropy is in nats.
     pub loss: f64,
-    /// Share of predictions with the highest score for the right class, 0 to 1.
+    /// Share of predictions with the highest score for the right class, 0 to 1; 0 for a model of numbers.
     pub accuracy: f64,
     /// Number of examples scored; a text has one prediction per character, other examples have one each.
     pub examples: u64,
+    /// Measures of a graph.
+    pub measures: Measures,
+}
+
+/// Further measures of a graph's predictions; `None` where its loss has no such measure.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Measures {
+    /// Share of predictions with the right class among the five highest scores, 0 to 1; of models with more classes.
+    pub top_5: Option<f64>,
+    /// Area under the receiver operating characteristic, 0 to 1, of a `bce_with_logits` model; `None` without a positive
+    /// or without a negative target.
+    pub auc: Option<f64>,
+    /// Root of the mean squared error, in units of the targets.
+    pub rmse: Option<f64>,
+    /// Mean absolute error, in units of the targets.
+    pub mae: Option<f64>,
+    /// e to the mean loss of a `next_token` model.
+    pub perplexity: Option<f64>,
+}
+
+impl Measures {
+    /// The measures there are, with the names of their metrics.
+    pub fn named(&self) -> impl Iterator<Item = (&'static str, f64)> {
+        let Self { top_5, auc, rmse, mae, perplexity } = *self;
+        let all = [("top_5", top_5), ("auc", auc), ("rmse", rmse), ("mae", mae), ("perplexity", perplexity)];
+        all.into_iter().filter_map(|(name, value)| Some((name, value?)))
+    }
 }
 
 /// Trains `architecture` from `start` on `examples`, on one core or the given GPU.
@@ -132,8 +159,10 @@ pub(crate) fn train_steered(
     if !constraints.is_empty() {
         learner.constrain(&constraints.flat(start))?;
     }
+    let interrupt = steering.interrupt();
+    learner.interrupt_by(interrupt.clone());
     let mut steps = OnExamples { learner: &mut *learner, examples: &examples };
-    let run = run(plan, start, examples.count(), &mut batches, steering, &mut steps)?;
+    let run = run(plan, start, examples.count(), &mut batches, (steering, &interrupt), &mut steps)?;
     trained(&run, plan, learner.values()?, start, examples.count())
 }
 
@@ -171,7 +200,7 @@ fn run(
     start: &Parameters,
     examples: usize,
     batches: &mut Batches,
-    steering: &mut dyn Steering,
+    (steering, interrupt): (&mut dyn Steering, &Interrupt),
     stepper: &mut dyn Stepper,
 ) -> Result<RunState, TrainError> {
     let reach = Reach::new(narrow(plan.momentum).into(), narrow(plan.proximal_mu).into());
@@ -200,8 +229,16 @@ fn run(
         }
         let Some(chosen) = batches.next() else { break };
         let rate = rate(plan, run.tried);
-        let (batch, step) = stepper.step(chosen, rate)?;
+        let (batch, step) = match stepper.step(chosen, rate) {
+            Err(TrainError::Interrupted) => {
+                let is_saved =
+                    steering.next(run.tried) == Next::Pause && steering.save(&run.write(examples, &stepper.state()?));
+                return Err(if is_saved { TrainError::Paused } else { TrainError::Interrupted });
+            }
+            step => step?,
+        };
         has_moved = true;
+        interrupt.allow_pause();
         run.tried += 1;
         if step == StepResult::Taken {
             run.reach.step(rate.into());
@@ -246,19 +283,25 @@ pub fn evaluate(
 ) -> Result<Evaluation, TrainError> {
     check(architecture, parameters, &examples)?;
     let count = examples.count();
-    let all: Vec<usize> = (0..count).collect();
     let size = EVALUATION_BATCH.min(count);
     let plan = TrainingPlan::default();
     let mut learner = learner(architecture, parameters, &examples, &plan, device, size)?;
-    let mut score = Score::default();
-    for chosen in all.chunks(size) {
-        score.add(learner.score(&examples, chosen)?);
-    }
+    let (score, measures) = match architecture {
+        Architecture::Graph(model) => graph::evaluate(model, &mut *learner, &examples, size)?,
+        Architecture::Linear(_) | Architecture::Mlp(_) | Architecture::Cnn(_) | Architecture::Gru(_) => {
+            let all: Vec<usize> = (0..count).collect();
+            let mut score = Score::default();
+            for chosen in all.chunks(size) {
+                score.add(learner.score(&examples, chosen)?);
+            }
+            (score, Measures::default())
+        }
+    };
     if !score.loss.is_finite() {
         return Err(TrainError::NotFinite);
     }
     let (loss, accuracy) = score.mean();
-    Ok(Evaluation { loss, accuracy, examples: count as u64 })
+    Ok(Evaluation { loss, accuracy, examples: count as u64, measures })
 }
 
 fn check(architecture: &Architecture, parameters: &Parameters, examples: &Examples<'_>) -> Result<(), TrainError> {

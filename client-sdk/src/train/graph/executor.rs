@@ -10,18 +10,20 @@ use graph::{Element, Graph, GraphError, GraphModel, Node, Operation, Point, Shap
 use pulp::Arch;
 
 use super::context::{Context, Gradients};
-use super::ops::{self, Done};
+use super::ops::{self, Done, Frames};
 use super::product::Scratch;
 use super::tensor::{Operand, Tensor};
+use crate::train::steering::Interrupt;
 
-/// Why a graph could not be computed on these inputs.
+/// Why a graph was not computed on these inputs.
 #[derive(Debug, thiserror::Error)]
-#[error("node {number} ({operation}{}{name}): {detail}", if name.is_empty() { "" } else { ", " })]
-pub(crate) struct ExecutionError {
-    number: usize,
-    operation: &'static str,
-    name: String,
-    detail: String,
+pub(crate) enum ExecutionError {
+    /// A node cannot compute.
+    #[error("node {number} ({operation}{}{name}): {detail}", if name.is_empty() { "" } else { ", " })]
+    Node { number: usize, operation: &'static str, name: String, detail: String },
+    /// [`Executor::interrupt_by`].
+    #[error("the computation was interrupted")]
+    Interrupted,
 }
 
 /// Memory for one batch size and length.
@@ -34,6 +36,29 @@ struct Buffers {
     saved: Vec<Vec<f32>>,
 }
 
+impl Buffers {
+    fn new(graph: &Graph, shapes: Shapes, nodes: usize) -> Self {
+        let mut values: Vec<_> = shapes.all().iter().map(Tensor::zeros).collect();
+        for (index, constant) in graph.constants.iter().enumerate() {
+            values[graph.constant(index).0 as usize] = match &constant.values {
+                Values::F32(values) => Tensor::F32(values.clone()),
+                Values::I64(values) => Tensor::I64(values.clone()),
+                Values::Bool(values) => Tensor::Bool(values.clone()),
+            };
+        }
+        let gradients = vec![Vec::new(); values.len()];
+        Self { shapes, values, gradients, saved: vec![Vec::new(); nodes] }
+    }
+
+    /// Resizes the values. Parameters and constants keep their sizes, and with them their elements.
+    fn resize(&mut self, shapes: Shapes) {
+        for (value, kind) in self.values.iter_mut().zip(shapes.all()) {
+            value.resize(kind.elements());
+        }
+        self.shapes = shapes;
+    }
+}
+
 /// A graph with its parameters, ready to compute.
 pub(crate) struct Executor {
     model: Arc<GraphModel>,
@@ -43,6 +68,7 @@ pub(crate) struct Executor {
     depends: Vec<bool>,
     context: Context,
     buffers: Option<Buffers>,
+    interrupt: Interrupt,
 }
 
 impl Executor {
@@ -59,34 +85,35 @@ impl Executor {
             arch: Arch::new(),
             scratch: Scratch::default(),
             windows: Vec::new(),
+            frames: Frames::default(),
             point: Point { batch: 1, length: 1 },
             dropout: None,
         };
-        Self { depends: Vec::new(), nodes, context, buffers: None, model }
+        Self { depends: Vec::new(), nodes, context, buffers: None, interrupt: Interrupt::default(), model }
+    }
+
+    /// Ends later passes before the next node if the interrupt is due.
+    pub(crate) fn interrupt_by(&mut self, interrupt: Interrupt) {
+        self.interrupt = interrupt;
     }
 
     /// Shapes of all values for a batch and a length, with memory for them.
+    ///
+    /// Memory for a larger point is kept, so that a smaller last batch of an epoch allocates nothing.
     ///
     /// # Errors
     /// [`GraphError`] for a length that the graph does not compute.
     pub(crate) fn prepare(&mut self, point: Point) -> Result<&Shapes, GraphError> {
         if self.context.point != point || self.buffers.is_none() {
             let shapes = infer(self.model.graph(), point)?;
-            // The old buffers go before the new ones are allocated.
-            self.buffers = None;
-            self.depends = depends(self.model.graph(), &self.nodes, &shapes);
-            let mut values: Vec<_> = shapes.all().iter().map(Tensor::zeros).collect();
-            for (index, constant) in self.model.graph().constants.iter().enumerate() {
-                values[self.model.graph().constant(index).0 as usize] = match &constant.values {
-                    Values::F32(values) => Tensor::F32(values.clone()),
-                    Values::I64(values) => Tensor::I64(values.clone()),
-                    Values::Bool(values) => Tensor::Bool(values.clone()),
-                };
-            }
-            let gradients = vec![Vec::new(); values.len()];
-            let saved = vec![Vec::new(); self.nodes.len()];
             self.context.point = point;
-            self.buffers = Some(Buffers { shapes, values, gradients, saved });
+            match &mut self.buffers {
+                Some(buffers) => buffers.resize(shapes),
+                None => {
+                    self.depends = depends(self.model.graph(), &self.nodes, &shapes);
+                    self.buffers = Some(Buffers::new(self.model.graph(), shapes, self.nodes.len()));
+                }
+            }
         }
         match &self.buffers {
             Some(buffers) => Ok(&buffers.shapes),
@@ -114,10 +141,14 @@ impl Executor {
     /// Computes all values. `dropout` is the seed of a training; without it, all elements stay.
     ///
     /// # Errors
-    /// [`ExecutionError`]: the node that cannot compute with its inputs, for example a position outside an axis.
+    /// [`ExecutionError::Node`]: the node that cannot compute with its inputs, for example a position outside an axis;
+    /// [`ExecutionError::Interrupted`].
     pub(crate) fn forward(&mut self, dropout: Option<u64>) -> Result<(), ExecutionError> {
         let Some(Buffers { shapes, values, saved, .. }) = &mut self.buffers else { return Ok(()) };
         for (number, (node, (inputs, results))) in self.model.graph().nodes.iter().zip(&self.nodes).enumerate() {
+            if self.interrupt.is_due() {
+                return Err(ExecutionError::Interrupted);
+            }
             let (before, rest) = values.split_at_mut(results.start);
             let operands: Vec<_> = inputs.iter().map(|&input| operand(shapes, before, input)).collect();
             let result_shapes: Vec<_> = shapes.all()[results.clone()].iter().map(|kind| &kind.shape[..]).collect();
@@ -135,8 +166,11 @@ impl Executor {
     }
 
     /// The gradient of the parameters in the graph's order, given that of a value of the last forward pass.
-    pub(crate) fn backward(&mut self, of: ValueId, gradient: &[f32], flat: &mut [f32]) {
-        let Some(Buffers { shapes, values, gradients, saved }) = &mut self.buffers else { return };
+    ///
+    /// # Errors
+    /// [`ExecutionError::Interrupted`].
+    pub(crate) fn backward(&mut self, of: ValueId, gradient: &[f32], flat: &mut [f32]) -> Result<(), ExecutionError> {
+        let Some(Buffers { shapes, values, gradients, saved }) = &mut self.buffers else { return Ok(()) };
         for (index, (gradient, kind)) in gradients.iter_mut().zip(shapes.all()).enumerate() {
             gradient.clear();
             if self.depends[index] {
@@ -145,11 +179,17 @@ impl Executor {
         }
         match gradients.get_mut(of.0 as usize) {
             Some(target) if !target.is_empty() => target.copy_from_slice(gradient),
-            Some(_) | None => return flat.fill(0.0),
+            Some(_) | None => {
+                flat.fill(0.0);
+                return Ok(());
+            }
         }
         for (number, (node, (inputs, results))) in self.model.graph().nodes.iter().zip(&self.nodes).enumerate().rev() {
             if !self.depends[results.clone()].contains(&true) {
                 continue;
+            }
+            if self.interrupt.is_due() {
+                return Err(ExecutionError::Interrupted);
             }
             let operands: Vec<_> = inputs.iter().map(|&input| operand(shapes, values, input)).collect();
             let outcomes: Vec<_> = results.clone().map(|result| operand(shapes, values, result)).collect();
@@ -165,21 +205,25 @@ impl Executor {
             own.copy_from_slice(gradient);
             rest = after;
         }
+        Ok(())
     }
 
-    /// The first node with a result that is not finite.
+    /// The node where a computation left the finite numbers: the first that results in NaN, otherwise the first with an
+    /// infinite result. Infinities come first in a mask of an attention, where they are meant.
     pub(crate) fn first_not_finite(&self) -> Option<String> {
         let values = &self.buffers.as_ref()?.values;
-        let number = self.nodes.iter().position(|(_, results)| {
-            values[results.clone()].iter().any(|value| value.f32().iter().any(|value| !value.is_finite()))
-        })?;
+        let first = |is_wrong: fn(&f32) -> bool| {
+            let has = |value: &Tensor| value.f32().iter().any(is_wrong);
+            self.nodes.iter().position(|(_, results)| values[results.clone()].iter().any(has))
+        };
+        let number = first(|value| value.is_nan()).or_else(|| first(|value| value.is_infinite()))?;
         let node = &self.model.graph().nodes[number];
         Some(wrong(node, number, "its result is not finite".to_owned()).to_string())
     }
 }
 
 fn wrong(node: &Node, number: usize, detail: String) -> ExecutionError {
-    ExecutionError { number, operation: node.operation.name(), name: node.name.clone(), detail }
+    ExecutionError::Node { number, operation: node.operation.name(), name: node.name.clone(), detail }
 }
 
 fn operand<'a>(shapes: &'a Shapes, values: &'a [Tensor], index: usize) -> Operand<'a> {

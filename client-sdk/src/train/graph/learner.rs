@@ -6,7 +6,7 @@ use graph::GraphModel;
 use task_spec::TrainingPlan;
 
 use super::examples::{ChosenTargets, feed, point};
-use super::executor::Executor;
+use super::executor::{ExecutionError, Executor};
 use super::loss;
 use crate::train::constraints::Flat;
 use crate::train::cpu::core::{Core, TensorPosition};
@@ -14,6 +14,7 @@ use crate::train::cpu::passes::{Passes, step};
 use crate::train::error::TrainError;
 use crate::train::examples::Examples;
 use crate::train::learner::{Learner, LearnerState, Score, StepResult};
+use crate::train::steering::Interrupt;
 
 /// A graph in training or evaluation.
 pub(in crate::train) struct GraphLearner {
@@ -52,7 +53,7 @@ impl GraphLearner {
         self.executor.prepare(point(examples, chosen.len())).map_err(TrainError::Graph)?;
         feed(&mut self.executor, examples, chosen);
         self.executor.set_parameters(&self.core.parameters);
-        self.executor.forward(dropout).map_err(|error| TrainError::Execution(error.to_string()))
+        self.executor.forward(dropout).map_err(failed)
     }
 
     /// The seed of dropout in a step: repeated by a training that goes on from the step's state.
@@ -60,6 +61,13 @@ impl GraphLearner {
         let mixed =
             |seed: u64, example: &usize| (seed ^ *example as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
         chosen.iter().fold(self.core.steps(), mixed)
+    }
+}
+
+fn failed(error: ExecutionError) -> TrainError {
+    match error {
+        ExecutionError::Interrupted => TrainError::Interrupted,
+        ExecutionError::Node { .. } => TrainError::Execution(error.to_string()),
     }
 }
 
@@ -82,7 +90,7 @@ impl Passes for GraphLearner {
             let cause = self.executor.first_not_finite();
             return Err(TrainError::Execution(cause.unwrap_or_else(|| "the loss is not finite".to_owned())));
         }
-        self.executor.backward(output, &self.delta, &mut self.core.gradient);
+        self.executor.backward(output, &self.delta, &mut self.core.gradient).map_err(failed)?;
         Ok(score)
     }
 }
@@ -111,6 +119,10 @@ impl Learner for GraphLearner {
     fn logits(&mut self, examples: &Examples<'_>, chosen: &[usize]) -> Result<Vec<f32>, TrainError> {
         self.forward(examples, chosen, None)?;
         Ok(self.executor.value(self.model.output()).to_vec())
+    }
+
+    fn interrupt_by(&mut self, interrupt: Interrupt) {
+        self.executor.interrupt_by(interrupt);
     }
 
     fn constrain(&mut self, constraints: &Flat<'_>) -> Result<(), TrainError> {

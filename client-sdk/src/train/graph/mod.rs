@@ -9,6 +9,7 @@ mod executor;
 mod learner;
 mod loss;
 mod math;
+mod measures;
 mod ops;
 mod packing;
 mod product;
@@ -25,4 +26,5 @@ mod tests;
 
 pub(super) use self::examples::check;
 pub(super) use self::learner::GraphLearner;
+pub(super) use self::measures::evaluate;
 pub use self::verify::{Derivative, verify_gradients};

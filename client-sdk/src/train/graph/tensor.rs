@@ -21,6 +21,15 @@ impl Tensor {
         }
     }
 
+    /// Changes the number of elements; further ones are zeros. Keeps the memory of more elements.
+    pub(super) fn resize(&mut self, count: usize) {
+        match self {
+            Self::F32(values) => values.resize(count, 0.0),
+            Self::I64(values) => values.resize(count, 0),
+            Self::Bool(values) => values.resize(count, false),
+        }
+    }
+
     /// The floats; empty for other elements, which shape inference has excluded where this is used.
     pub(super) fn f32(&self) -> &[f32] {
         match self {

@@ -77,7 +77,7 @@ pub fn verify_gradients(model: &Arc<GraphModel>, parameters: &[f32], seed: u64) 
     };
     value(&mut executor, parameters)?;
     let mut gradient = vec![0.0; parameters.len()];
-    executor.backward(model.output(), &weights, &mut gradient);
+    executor.backward(model.output(), &weights, &mut gradient).map_err(|error| error.to_string())?;
     let (mut found, mut first) = (Vec::new(), 0);
     for parameter in &graph.parameters {
         let size: usize = parameter.shape.iter().map(|&size| size as usize).product();

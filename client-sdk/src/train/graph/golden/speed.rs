@@ -95,7 +95,7 @@ impl Net {
                 executor.set_parameters(&parameters);
                 executor.forward(Some(1)).unwrap();
                 let delta = executor.value(model.output()).to_vec();
-                executor.backward(model.output(), &delta, &mut gradient);
+                executor.backward(model.output(), &delta, &mut gradient).unwrap();
                 steps += 1;
             }
             best = best.max(f64::from(steps * batch) / (cpu_seconds() - began));

@@ -56,7 +56,7 @@ fn check(name: &str, onnx: &[u8], told: &str, loss: Loss, options: &Options) {
     let worst = error(executor.value(model.output()), &told.output);
     assert!(worst < 1e-5, "{name}: the output differs by {worst}");
     let mut gradient = vec![0.0; values.len()];
-    executor.backward(model.output(), &told.weights, &mut gradient);
+    executor.backward(model.output(), &told.weights, &mut gradient).unwrap();
     let mut rest = &gradient[..];
     assert_eq!(parameters.len(), told.gradients.len(), "{name}: every parameter of PyTorch trains");
     for tensor in &parameters {

@@ -17,6 +17,7 @@ mod files;
 mod first_start;
 mod forged;
 mod full_disk;
+mod graphs;
 mod initial_model;
 mod inputs;
 mod issued;

@@ -1,4 +1,4 @@
-//! Transactions: named, all or nothing, retried after interference by another writer.
+//! Transactions: named, atomic, and retried after interference by another writer.
 
 use std::any::Any;
 use std::pin::Pin;

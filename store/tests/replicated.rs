@@ -1,4 +1,4 @@
-//! Several copies of all blobs keep every promise of the suite, and no blob is lost that one of them has.
+//! Several copies of all blobs pass the suite, and a blob survives if one copy has it.
 
 use std::collections::HashSet;
 use std::io::Read as _;
@@ -240,7 +240,7 @@ async fn what_is_owed_while_lists_are_compared_is_not_forgotten() {
     assert_eq!(world.server.requests(), before, "nothing is owed, so nothing is looked for");
 }
 
-/// As one does that answers requests and takes no steps.
+/// Simulates a process that serves requests and skips background work.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_compares_no_lists_does_not_tell_of_debts_for_ever() {
     let world = World::new().await;

@@ -46,7 +46,7 @@ pub async fn a_server_counts_until_it_leaves_or_is_silent(store: &Store) {
     refused!(store, |tx| tx.put_model_server(orphan, 9));
 }
 
-/// Those that count are bounded for each task, and what is silent takes no place.
+/// The number of reporting servers of a task is bounded. A silent server takes no place.
 pub async fn servers_of_a_task_are_bounded(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {

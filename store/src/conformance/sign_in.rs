@@ -98,7 +98,7 @@ pub async fn the_oldest_sign_ins_of_a_token_go_first(store: &Store) {
     result.unwrap();
 }
 
-/// It says of whoever the identity provider knows what the provider said, and is bounded for each of them apart.
+/// A sign-in of an identity keeps the identity provider's claims, and the number of sign-ins is bounded per identity.
 pub async fn a_sign_in_may_be_of_an_identity(store: &Store) {
     let of = |n: u8, subject: u8| SignIn { holder: identity(subject), ..sign_in(n, 1) };
     let result: Result<()> = store

@@ -24,7 +24,7 @@ pub(crate) trait Values {
 /// What a row holds: a record by its columns' names ([`columns!`]), or values by their positions.
 pub(crate) trait FromRow: Sized + Send + 'static {
     /// # Errors
-    /// `Corrupt` if a column holds no such value; `Fault` if there is no such column.
+    /// `Corrupt` if a column holds another kind of value; `Fault` if the column is missing.
     fn from_row(row: &Row<'_>) -> Result<Self>;
 }
 

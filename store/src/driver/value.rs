@@ -310,7 +310,7 @@ mod tests {
     use crate::sqlite::SqliteBackend;
     use crate::transaction::Transaction;
 
-    /// The first row of a query in a database in memory, where nothing waits.
+    /// The first row of a query in a database in memory, which answers without waiting.
     fn first<T: FromRow>(sql: &'static str, arguments: impl Bind) -> Result<Option<T>> {
         let database = SqliteBackend::open_memory()?;
         let driver = database.begin("test", Mode::Read).now_or_never().unwrap()?;

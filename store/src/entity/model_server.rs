@@ -1,5 +1,5 @@
-//! Servers of models, as they describe themselves: each report replaces the last one, and expires. The first report and the end are
-//! events; a server that falls silent causes none.
+//! Servers of models, as they describe themselves: each report replaces the last one, and expires. The first report and
+//! the end are events; expiry is not one.
 
 use federation::event::{EventKind, Fact, Subject};
 use federation::id::TaskId;
@@ -24,8 +24,8 @@ pub struct ModelServer {
 columns!(ModelServer { task, name, report, told_at, expires_at });
 
 impl Transaction<'_> {
-    /// Stores a server's report, replacing the previous one. Returns false and stores nothing if the server has no valid report
-    /// and `most` others of its task have one at `told_at`.
+    /// Stores a server's report, replacing the previous one. Returns false and discards it if the server lacks a valid
+    /// report and `most` others of its task have one at `told_at`.
     pub async fn put_model_server(&mut self, server: &ModelServer, most: u32) -> Result<bool> {
         let ModelServer { task, name, report, told_at, expires_at } = server;
         let known = "SELECT count(*) FROM model_server WHERE task = ?1 AND name = ?2 AND expires_at > ?3";
@@ -58,7 +58,7 @@ impl Transaction<'_> {
         .await
     }
 
-    /// Removes the report of a server that stops at `at`. False if there is none.
+    /// Removes the report of a server that stops at `at`. Returns false if it has no report.
     pub async fn remove_model_server(&mut self, task: TaskId, name: &str, at: Timestamp) -> Result<bool> {
         let is_removed =
             self.change_one("DELETE FROM model_server WHERE task = ?1 AND name = ?2", (task, name)).await?;

@@ -31,7 +31,7 @@ pub struct RoundSummary {
     pub bytes_down: BTreeMap<RoundState, u64>,
     /// Base versions of the attempt's updates that were trained ahead, in the order of participants' ids.
     pub buffered_from: Vec<u32>,
-    /// Digest of the version that the cohort starts from; `None` if there is no such version.
+    /// Digest of the version that the cohort starts from; `None` if that version does not exist.
     pub base: Option<Digest>,
     pub made: Option<MadeVersion>,
     /// The cost of the released sum, if it was measured.

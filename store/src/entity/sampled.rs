@@ -21,8 +21,8 @@ impl Transaction<'_> {
         self.list(concat!("SELECT id", enrolled!(), " ORDER BY enrolled_at, id LIMIT ?2"), (labels, limit)).await
     }
 
-    /// Number of participants that carry all these labels, are not revoked, and were in fewer than `max_participations`
-    /// cohorts of the task; 0 for no limit.
+    /// Number of unrevoked participants that carry all these labels and were in fewer than `max_participations` cohorts
+    /// of the task. 0 means unlimited.
     pub async fn count_enrolled(
         &mut self,
         task: TaskId,
@@ -43,7 +43,7 @@ impl Transaction<'_> {
         .await
     }
 
-    /// Records the draw of an attempt. An empty draw leaves no rows; the round stores the size of the draw.
+    /// Records the draw of an attempt. An empty draw adds zero rows; the round stores the size of the draw.
     ///
     /// # Errors
     /// `Conflict` if one of them was drawn for it before, or the attempt or a participant does not exist.

@@ -57,7 +57,7 @@ impl Transaction<'_> {
     /// Stores a message, unless this participant's message of that kind is already there.
     ///
     /// # Errors
-    /// `Conflict` if the participant has no assignment in that attempt.
+    /// `Conflict` if the participant lacks an assignment in that attempt.
     pub async fn insert_message(&mut self, message: &SessionMessage) -> Result<MessageInsertion> {
         if self.insert_if_absent(message).await? {
             return Ok(MessageInsertion::Inserted);
@@ -73,10 +73,10 @@ impl Transaction<'_> {
         Ok(if found == message.sha256 { MessageInsertion::Same } else { MessageInsertion::Different })
     }
 
-    /// Stores messages that are not there, of a few hundred bytes each: a list of them is one statement.
+    /// Stores new messages, of a few hundred bytes each: a list of them is one statement.
     ///
     /// # Errors
-    /// `Conflict` if a participant has sent one of that kind, or has no assignment in that attempt.
+    /// `Conflict` if a participant has sent one of that kind, or lacks an assignment in that attempt.
     pub async fn insert_messages(&mut self, messages: &[SessionMessage]) -> Result<()> {
         let row = |it: &SessionMessage| {
             (it.attempt, it.kind, it.participant, it.sha256, it.bytes, it.received_at, it.message.clone())

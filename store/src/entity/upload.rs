@@ -53,7 +53,7 @@ impl Transaction<'_> {
     /// Announces an input, unless one was before; returns the one that was announced first.
     ///
     /// # Errors
-    /// `Conflict` if the participant has no assignment in that attempt.
+    /// `Conflict` if the participant lacks an assignment in that attempt.
     pub async fn announce_upload(&mut self, upload: &PartedUpload) -> Result<PartedUpload> {
         if let Some(first) = self.upload(upload.attempt, upload.participant).await? {
             return Ok(first);
@@ -81,8 +81,8 @@ impl Transaction<'_> {
         .await
     }
 
-    /// Records that a part of the input `root` is stored. Nothing changes if it was before. False if the participant has not
-    /// announced that input, or it was forgotten.
+    /// Records that a part of the input `root` is stored; a repetition has no effect. Returns false if the participant
+    /// has not announced that input, or it was forgotten.
     ///
     /// # Errors
     /// `BeingRemoved`.
@@ -118,8 +118,7 @@ impl Transaction<'_> {
         .await
     }
 
-    /// Forgets the inputs that nothing reads any more: of rounds that have ended, and those that a partial sum holds. Returns how
-    /// many.
+    /// Forgets the inputs of ended rounds, and those that a partial sum holds. Returns their number.
     pub async fn forget_uploads(&mut self) -> Result<u32> {
         self.change_all(
             "DELETE FROM upload_part WHERE EXISTS (

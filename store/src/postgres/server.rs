@@ -115,7 +115,7 @@ impl PostgresServer {
             .port(self.port)
             .username(&self.user)
             .database(&self.database)
-            // Without one an empty one, so that none is taken from elsewhere.
+            // An empty password by default, so that sqlx does not take one from elsewhere.
             .password(self.password.as_deref().map_or("", |password| password.as_str()))
             .ssl_mode(self.tls)
             .application_name("tributary")

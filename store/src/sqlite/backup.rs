@@ -49,7 +49,7 @@ pub(super) fn copy(source: Connection, to: &Path, mut on_progress: impl FnMut(Co
     }
     drop(backup);
     drop(source);
-    // Readers of the copy leave no files next to it.
+    // Prevents readers of the copy from leaving files next to it.
     copy.query_row("PRAGMA journal_mode = DELETE", (), |row| row.get::<_, String>(0)).map_err(translate)?;
     if let Some(problem) = problems(&copy)?.into_iter().next() {
         return Err(StoreError::corrupt(problem));

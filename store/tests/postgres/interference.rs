@@ -134,7 +134,7 @@ async fn interference_is_tried_again_at_every_statement_and_at_the_commit() {
     }
 }
 
-/// Whoever is slower than others of its process that keep changing what it changes gets through all the same.
+/// A slow writer succeeds although faster writers of its process keep changing the same row.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_writer_is_refused_once() {
     let Some((_, _, url)) = fresh() else { return };
@@ -178,7 +178,7 @@ async fn a_slow_writer_is_refused_once() {
     others.abort();
 }
 
-/// Interference without end is told as such.
+/// Endless interference is reported as `Busy`.
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_never_gets_through_is_told_that_the_database_is_busy() {
     let Some((cluster, database, url)) = fresh() else { return };
@@ -210,7 +210,7 @@ async fn a_transaction_that_goes_on_after_an_error_is_a_fault() {
         .transact("test", |tx| {
             Box::pin(async move {
                 tx.acquire_lease("work", Uuid::nil(), NOW, TTL).await?.unwrap();
-                // There is no such task.
+                // This task does not exist.
                 let nowhere = Attempt { task: TaskId(Uuid::nil()), round: 1, attempt: 1 };
                 let refused = tx.put_secret_if_absent(nowhere, "noise", b"x").await;
                 assert!(matches!(refused, Err(StoreError::Conflict(_))), "{refused:?}");
@@ -222,7 +222,7 @@ async fn a_transaction_that_goes_on_after_an_error_is_a_fault() {
     assert!(!holds(&store, "work").await, "nothing of it was kept");
 }
 
-/// A dropped transaction keeps nothing and no lock, and what comes after it has a usable connection.
+/// A dropped transaction rolls back and releases its locks, and its successor has a usable connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_of_dropped_transactions_are_replaced() {
     let Some((cluster, database, url)) = fresh() else { return };
@@ -253,7 +253,7 @@ async fn connections_of_dropped_transactions_are_replaced() {
     assert_eq!(cluster.sql(&database, open), "0");
 }
 
-/// The first time that a read of this name asks twice, with a commit in between, it reads everything again.
+/// The first read of this name that runs two statements, with a commit in between, starts again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_read_that_turns_out_longer_sees_one_state() {
     let Some((_, _, url)) = fresh() else { return };

@@ -1,4 +1,4 @@
-//! A server that says nothing any more, and a way to it that swallows everything: nobody is told that a connection is lost.
+//! A silent server, and a network path that drops all packets: the loss of a connection goes unannounced.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::{NOW, config, server};
 
 const TTL: Duration = Duration::from_secs(30);
-/// How much shorter than usual everybody waits here.
+/// Factor by which timeouts are shorter than usual.
 const TIMES: u32 = 20;
 
 /// A database, a line to it, and a store at the other end of the line.

@@ -132,7 +132,7 @@ impl Copy {
         self.debt().is_some()
     }
 
-    /// A process that compares no lists does not see that others have.
+    /// A debt expires after a while, because this process cannot see that another one has compared the lists.
     fn debt(&self) -> Option<Debt> {
         let now = self.clock.now();
         self.lock().debt.filter(|debt| now.since(debt.noted) < OWED_FOR)
@@ -156,7 +156,7 @@ impl Copy {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // No panic can leave it inconsistent.
+        // The state stays consistent after a panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

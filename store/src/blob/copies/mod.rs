@@ -1,8 +1,8 @@
 //! Several copies of all blobs, each in a store of its own.
 //!
-//! The first copy is the primary: what it does not take is not stored. A copy that is away is passed over for a while,
-//! and what it owes is found again by comparing lists ([`BlobStore::even_out`]): nothing has to be remembered that a
-//! crash could forget. A blob is lost only if it is missing in every copy.
+//! The first copy is the primary: a blob that it rejects is not stored. An unreachable copy is skipped for a while.
+//! Comparing lists ([`BlobStore::even_out`]) finds the blobs that it lacks, so a crash loses no bookkeeping. A blob is
+//! lost only if every copy lacks it.
 
 mod copy;
 
@@ -136,7 +136,7 @@ impl ReplicatedBlobs {
 impl BlobStore for ReplicatedBlobs {
     async fn put_bytes(&self, bytes: Bytes) -> Result<Digest> {
         let primary = &self.0.primary;
-        // Never passed over: without it nothing is stored.
+        // The primary is always tried: a write needs it.
         let first = async { primary.note(primary.open().await?.put_bytes(bytes.clone()).await) };
         let others = join_all(self.0.others.iter().map(|copy| async {
             let put = async { copy.note(copy.store().await?.put_bytes(bytes.clone()).await) };

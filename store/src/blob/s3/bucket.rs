@@ -81,7 +81,8 @@ impl Bucket {
         Ok(bucket)
     }
 
-    /// A client that repeats a request at most `retries` times. Nothing is sent yet.
+    /// A client that repeats a request at most `retries` times. Connecting is lazy: the first call sends the first
+    /// request.
     pub(super) fn connect(config: &S3Config, clock: Arc<dyn Clock>, retries: usize) -> Result<Self> {
         // The process has one TLS provider; an earlier caller installed the same.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -110,8 +111,8 @@ impl Bucket {
         StoreError::fault(format!("{}: {why}", self.place))
     }
 
-    /// How long ago an object was stored, by the clock that dated both it and the server's last answer; by ours, if a server dates
-    /// no answers.
+    /// Age of an object, by the server's clock: it dated both the object and the server's last answer. Uses the local
+    /// clock if the server's answers are undated.
     pub(super) fn age(&self, object: &ObjectMeta) -> Duration {
         let now = match self.watch.told_ms.load(Ordering::Relaxed) {
             NEVER => self.clock.now(),
@@ -143,7 +144,7 @@ impl Bucket {
         self.client.delete(&probe).await.map_err(|error| self.explain(&error))
     }
 
-    /// The object of a blob; `None` if there is none.
+    /// The object of a blob; `None` if it is missing.
     pub(super) async fn head(&self, digest: Digest) -> Result<Option<ObjectMeta>> {
         match self.client.head(&self.key(digest)).await {
             Ok(found) => Ok(Some(found)),
@@ -152,7 +153,7 @@ impl Bucket {
         }
     }
 
-    /// The answer to a HEAD has no body, so it does not say what was not found: one to a GET does.
+    /// Looks up the object with a GET. The answer to a HEAD has an empty body, so it cannot name the missing thing.
     async fn look_again(&self, digest: Digest) -> Result<Option<ObjectMeta>> {
         let options = GetOptions { range: Some(GetRange::Bounded(0..1)), ..GetOptions::default() };
         match self.client.get_opts(&self.key(digest), options).await {
@@ -174,7 +175,7 @@ impl Bucket {
             Err(error) if says_absent(&error) => return Err(StoreError::MissingBlob(digest)),
             Err(error) => error,
         };
-        // A range of nothing is refused.
+        // The server rejects an empty range.
         match self.head(digest).await {
             Ok(Some(meta)) if meta.size == 0 => Ok((Bytes::new(), meta)),
             Ok(_) | Err(_) => Err(self.explain(&error)),

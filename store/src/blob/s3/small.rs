@@ -1,8 +1,7 @@
 //! Small objects that several processes share: created once, replaced on condition, and destroyed for good.
 //!
-//! Blobs never change, so a lost answer costs nothing: the same bytes are sent again. What changes needs conditions, and what
-//! must not come back is sent once: a delayed duplicate of a request must not recreate a destroyed
-//! object.
+//! Blobs are immutable, so a request whose answer was lost is simply repeated. Mutable objects need conditions. A
+//! destroyed object must stay destroyed, so its creation is sent once: a delayed duplicate would recreate it.
 
 use std::sync::Arc;
 
@@ -21,7 +20,7 @@ use crate::error::Result;
 const QUESTION_LASTS: std::time::Duration = std::time::Duration::from_secs(60);
 /// How often an object is deleted that is there again: others may overwrite it with zeros at the same time.
 const DESTROYED_AT_ONCE: u32 = 3;
-/// The version of an object in a bucket that keeps none.
+/// The version of an object in an unversioned bucket.
 const NO_VERSION: &str = "null";
 
 /// Small objects below a prefix of a bucket.
@@ -130,11 +129,11 @@ impl SmallObjects {
         Ok(Some((Zeroizing::new(bytes.to_vec()), Seen(seen))))
     }
 
-    /// Creates an object by one request, under a name that no object ever had. Where its answer is lost the object is looked at:
-    /// after an error nothing may rely on it, and the name is not to be used again.
+    /// Creates an object by one request, under a name that is new. If the answer is lost, the object is looked up.
+    /// After an error its existence is uncertain, and the name must not be used again.
     ///
     /// # Errors
-    /// `BlobsAway` if it is not certain that it is there; `Fault`, also if the bucket keeps versions of it.
+    /// `BlobsAway` if its existence is uncertain; `Fault`, also if the bucket keeps versions of it.
     pub async fn create(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let path = self.path(name);
         let put = self.once.client.put_opts(&path, payload(bytes), PutMode::Create.into()).await;
@@ -148,7 +147,8 @@ impl SmallObjects {
         }
     }
 
-    /// Puts an object into the place of the one that was `seen`, or creates it if none was. False if there is another one.
+    /// Replaces the object that was `seen`, or creates it if `seen` is `None`. Returns false if another object is
+    /// there.
     ///
     /// # Errors
     /// `BlobsAway`, after which it may have been replaced all the same; `Fault`.

@@ -61,8 +61,8 @@ impl Source {
     }
 }
 
-/// Stores a blob under its digest. Nothing has the key before all bytes are there; an object that has it is replaced by
-/// its equal, which resets its age and mends it.
+/// Stores a blob under its digest. The key appears once all bytes are there. An existing object is replaced by its
+/// equal, which resets its age and repairs it.
 pub(super) async fn upload(bucket: &Bucket, digest: Digest, source: &Source) -> Result<()> {
     let (key, bytes) = (bucket.key(digest), source.bytes());
     if bytes <= PIECE {

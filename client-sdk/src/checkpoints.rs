@@ -18,7 +18,7 @@ pub enum NotKept {
         bytes: u64,
         limit: u64,
     },
-    /// The training was answered, paused or given up since, or nothing keeps its checkpoints.
+    /// The training was answered, paused or given up since, or its checkpoints are not kept.
     #[error("nobody waits for a checkpoint of this training")]
     Over,
     #[error(transparent)]

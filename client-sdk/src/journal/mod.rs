@@ -45,7 +45,7 @@ pub enum JournalError {
         #[source]
         error: Arc<io::Error>,
     },
-    /// No version of the SDK wrote these bytes, or they were damaged.
+    /// The bytes are damaged, or were not written by any version of the SDK.
     #[error(
         "the journal's record {name:?} cannot be used: {detail}; the journal it is in is lost: enrol anew with an empty journal \
          and a new token, never with a copy of an earlier one"
@@ -139,8 +139,8 @@ pub trait Journal: Send + Sync {
         }
     }
 
-    /// A folder for models that are being downloaded, so that a restarted app goes on where it stopped; `None` keeps
-    /// them in memory. What lies there is no record: not sealed, and verified before it is used.
+    /// A folder for models that are being downloaded, so that a restarted app resumes where it stopped. `None` keeps
+    /// them in memory. Files there are unsealed, and verified before use.
     fn transfers(&self) -> Option<PathBuf> {
         None
     }

@@ -1,9 +1,9 @@
 //! The participant as a state machine without I/O: one input in, one action out, time as an argument.
 //!
-//! The caller performs the [`Action`] and reports its result with the next [`Machine::tick`](Machine::tick). States consume
-//! themselves, one file each; what must survive is written ([`Action::Persist`]) before anything that depends on it is
-//! sent. The machine may be dropped at any time and rebuilt from the journal's records: then the same bytes are sent,
-//! or none.
+//! The caller performs the [`Action`] and reports its result with the next [`Machine::tick`](Machine::tick). States
+//! consume themselves, one file each; durable state is written ([`Action::Persist`]) before anything that depends on it
+//! is sent. The machine may be dropped at any time and rebuilt from the journal's records: then it sends the same
+//! bytes, or stays silent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,7 +64,7 @@ impl Machine {
     ///
     /// # Errors
     /// [`ParticipantError::NotEnrolled`] without token and certificate; [`ParticipantError::AuthorityReplaced`] if the
-    /// certificate is of none of the authorities in `settings`, without a new token; [`ParticipantError::Journal`] for
+    /// authorities in `settings` exclude the certificate's, without a new token; [`ParticipantError::Journal`] for
     /// records that cannot be read.
     pub fn new(
         settings: Settings,
@@ -421,7 +421,7 @@ impl State {
         }
     }
 
-    /// Applies changes that no answer causes: shutdown, conditions, deadlines, the certificate's age.
+    /// Applies changes that come without an answer: shutdown, conditions, deadlines, the certificate's age.
     fn settle(self, core: &mut Core, now: Now) -> Self {
         match self {
             Self::FetchFinal(state) if core.stopping => state.stop(),

@@ -390,7 +390,7 @@ fn a_base_that_the_app_brings_is_the_one_that_the_task_names() {
     }
     let [trainer, _] = opposites();
     let mut trainer = trainer.with_base(first.clone());
-    // Adapters of zeros change nothing.
+    // Adapters of zeros keep the model's output.
     assert_eq!(run(&mut trainer).unwrap(), trainer.evaluate(&first, &job).unwrap());
 }
 

@@ -69,14 +69,14 @@ pub struct PrivacySpent {
     pub epsilon: f64,
     /// Epsilon spent, to the coordinator itself; `None` where the coordinator adds the noise and is trusted.
     pub server: Option<f64>,
-    /// Number of updates charged, including those never summed.
+    /// Number of updates charged, including those outside any sum.
     pub releases: u64,
     /// Number of updates after which this participant stops.
     pub most_releases: u32,
     /// Limit on epsilon, if there is one besides the number of updates.
     pub limit: Option<f64>,
-    /// Why the ledger failed verification, if it did: nothing more is sent to this task, and the figures are those
-    /// last written.
+    /// Why the ledger failed verification, if it did. The participant then stops sending to this task, and the figures
+    /// are those last written.
     pub damaged: Option<String>,
 }
 

@@ -67,7 +67,7 @@ struct JobDocument<'a> {
     seed: u64,
     /// When the round stops waiting, in milliseconds since 1970 by this machine's clock.
     deadline: Option<Timestamp>,
-    /// The task's budget, and no more time than is left.
+    /// The task's budget, limited to the remaining time.
     budget: Budget,
     plan: &'a TrainingPlan,
     architecture: Option<&'a serde_json::Value>,
@@ -235,7 +235,7 @@ impl JobFolder {
         replace(within, CURRENT, self.name().as_bytes())
     }
 
-    /// No job waits for a result.
+    /// Removes the name of the current job, so that programs wait for the next one.
     pub(super) fn withdraw(within: &Path) -> io::Result<()> {
         remove_file(&within.join(CURRENT))
     }

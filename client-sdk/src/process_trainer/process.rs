@@ -82,7 +82,7 @@ impl Process {
     pub(super) fn end(&mut self, grace: Duration) -> io::Result<()> {
         let begun = self.clock.now().elapsed;
         if self.status()?.is_none() {
-            // A group without a process is no error: it has just ended.
+            // An empty group is fine: its last process has just ended.
             let _ = kill_process_group(self.group, Signal::TERM);
             // A shell or a launcher ends before those who still write their checkpoint.
             while (self.status()?.is_none() || !strays::find(&self.folder).is_empty())

@@ -20,7 +20,8 @@ pub enum Starts {
     EachJob,
     /// The trainer, once, for a program with a slow start: it takes the jobs of the folder in `TRIBUTARY_JOBS`, one after the other.
     Once,
-    /// An external scheduler such as Slurm. Its program takes jobs one after the other, and the trainer starts and ends no process.
+    /// An external scheduler such as Slurm. Its program takes jobs one after the other. The trainer leaves processes to
+    /// it.
     Elsewhere,
 }
 
@@ -35,8 +36,8 @@ pub struct Program {
     /// Number of processes of the program, 1 to 16: a number, or a shell command that prints one, which runs before
     /// each start. 1 by default.
     pub processes: String,
-    /// Restarts the program after this time without a line of progress or a change of its checkpoint. Default: none; a silent program
-    /// may run until its round's deadline.
+    /// Restarts the program after this time without a line of progress or a change of its checkpoint. By default a
+    /// silent program may run until its round's deadline.
     pub stall: Option<Duration>,
     /// Between the request to end (`SIGTERM`) and the end (`SIGKILL`); 10 s by default.
     pub grace: Duration,
@@ -50,7 +51,7 @@ pub struct Program {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WrongProgram {
-    /// There is nothing to run.
+    /// The command is empty.
     #[error("the program's command is empty; for example: python train.py")]
     Empty,
     /// It is not known how many processes to start.

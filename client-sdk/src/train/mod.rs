@@ -6,7 +6,7 @@
 //! the calling thread and gives the same bits for the same seed, binary and CPU, whatever the load; parallelism belongs
 //! across participants.
 //!
-//! Nothing here depends on rounds or the network: parameters and examples go in, a difference comes out.
+//! Training is independent of rounds and the network: parameters and examples go in, a difference comes out.
 
 mod adamw;
 mod adapted;
@@ -82,7 +82,7 @@ pub struct Evaluation {
 ///
 /// # Errors
 /// Any [`TrainError`]: sizes or numbers out of range, parameters of another model, examples that do not fit it, a loss
-/// that is no longer finite, a device failure.
+/// that is not finite, a device failure.
 pub fn train(
     architecture: &Architecture,
     start: &Parameters,
@@ -93,11 +93,11 @@ pub fn train(
     train_while(architecture, start, examples, sgd, device, Constraints::default(), &mut |_| true)
 }
 
-/// [`train`] that keeps to `constraints` and may stop early: `go_on` is called with the number of steps before each step but the
-/// first, and what was done by then is what comes back.
+/// [`train`] that keeps to `constraints` and may stop early: `go_on` is called with the number of steps before each
+/// step but the first. When it returns false, the result of the steps so far is returned.
 ///
 /// # Errors
-/// As [`train`], and [`TrainError::Constraints`] for those of another model and those that leave nothing to train.
+/// As [`train`], and [`TrainError::Constraints`] for those of another model and those that freeze all of it.
 pub fn train_while(
     architecture: &Architecture,
     start: &Parameters,

@@ -138,7 +138,7 @@ impl Predictor {
     }
 }
 
-/// Inputs as learners take them: labelled, with labels that nothing looks at.
+/// Inputs in the form of labelled examples, with placeholder labels.
 fn examples<'a>(
     architecture: &Architecture,
     inputs: Inputs<'a>,

@@ -58,7 +58,7 @@ fn models() -> Vec<Architecture> {
     ]
 }
 
-/// A start at which no gradient vanishes by symmetry.
+/// A start that breaks symmetries, at which gradients would vanish.
 fn start(architecture: &Architecture) -> Parameters {
     let mut parameters = architecture.initial(3).unwrap();
     let mut rng = ChaCha8Rng::seed_from_u64(4);
@@ -308,7 +308,8 @@ fn gradients_are_clipped_and_corrected_alike_on_both_roads() {
         let still = start.layout().range(0);
         gradient[still.clone()].fill(0.0);
         let norm = learning::clip::norm(&gradient);
-        // Within the bound nothing changes; beyond it the gradient has its length, and what is added comes on top.
+        // A norm within the bound keeps the gradient; beyond it the gradient is scaled to the bound. The correction is
+        // added afterwards.
         for (bound, factor) in [(2.0 * norm, 1.0), (0.25 * norm, 0.25)] {
             let plan = TrainingPlan { gradient_clip: Some(bound), ..one_epoch() };
             for mut learner in roads(&architecture, &start, &plan, &examples, 10) {

@@ -127,7 +127,7 @@ impl Request {
     }
 }
 
-/// The answer to a request, or why there is none.
+/// The answer to a request, or the error.
 pub enum Response {
     /// To [`Request::Enroll`].
     Enrolled(Result<EnrollReply, TransportError>),
@@ -152,7 +152,7 @@ pub enum Response {
 }
 
 impl Response {
-    /// Whether the coordinator has no result yet.
+    /// Whether the coordinator's result is still pending.
     #[must_use]
     pub fn is_nothing_yet(&self) -> bool {
         matches!(self, Self::CheckedIn(Ok(CheckInReply::ComeBack { .. })) | Self::Announced(Ok(None)))

@@ -61,7 +61,7 @@ pub enum ProvenanceError {
 /// What the journal remembers of records.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(in crate::participant) struct Shown {
-    /// The coordinator's key; none before the first record.
+    /// The coordinator's key; `None` before the first record.
     key: Option<AuditKey>,
     /// The task that was shown last at the end.
     tasks: Vec<ShownTask>,
@@ -335,7 +335,7 @@ mod tests {
         assert_eq!(shown.contradicts(&Provenance { survivors: everybody, ..told.clone() }), Some("set of survivors"));
         let fewer = Some(roster_digest(&[members()[..3].to_vec()]));
         assert_eq!(shown.contradicts(&Provenance { roster: fewer, ..told.clone() }), Some("roster"));
-        // An older program does not say; of another attempt nothing was signed here.
+        // An older coordinator omits the digests; this participant signed only the last attempt of each task.
         assert_eq!(shown.contradicts(&Provenance { roster: None, survivors: None, ..told }), None);
         assert_eq!(shown.contradicts(&Provenance { survivors: everybody, ..record(place(1, 1)) }), None);
         assert_eq!(shown.contradicts(&record(place(2, 1))), Some("set of survivors"));

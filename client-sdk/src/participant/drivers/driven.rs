@@ -1,5 +1,5 @@
-//! A caller-driven participant that performs each action on the caller's thread. For SDKs of other languages, whose apps have neither
-//! a runtime for [`Participant`](crate::participant::Participant) nor Rust for [`Machine::tick`].
+//! A caller-driven participant that performs each action on the caller's thread. For SDKs of other languages, whose
+//! apps lack a runtime for [`Participant`](crate::participant::Participant) and Rust for [`Machine::tick`].
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -41,9 +41,9 @@ pub enum Step {
     Journal,
     /// Another thread performs what was said: tick again later, or when it has returned.
     Busy,
-    /// Nothing before this moment, on the clock of [`Now::elapsed`].
+    /// Wait until this moment, on the clock of [`Now::elapsed`].
     WaitUntil(Duration),
-    /// Nothing any more.
+    /// The participant has ended.
     Finished(Result<Outcome, ParticipantError>),
 }
 
@@ -108,7 +108,7 @@ struct Inner {
 /// [`Self::perform`] does it on the caller's thread. Made by [`Builder::build_driven`](crate::participant::Builder::build_driven). Any thread may
 /// call; several may.
 ///
-/// It makes no request ahead of time, and reports no spans.
+/// It makes requests only when they are due, and reports no spans.
 ///
 /// ```no_run
 /// # use std::time::Duration;
@@ -160,9 +160,9 @@ impl Driven {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the next step. `now` is the caller's time, whose [`Now::elapsed`] never jumps. `device` is for the policy of
-    /// [`Builder::device_conditions`](crate::participant::Builder::device_conditions). `examples` is the number of training examples;
-    /// `None` keeps the last one.
+    /// Returns the next step. `now` is the caller's time, whose [`Now::elapsed`] is monotonic. `device` is for the
+    /// policy of [`Builder::device_conditions`](crate::participant::Builder::device_conditions). `examples` is the
+    /// number of training examples; `None` keeps the last one.
     ///
     /// While a thread performs an action, the result is [`Step::Busy`], unless the participant leaves the round: because its time is up,
     /// or the conditions do not hold and the training cannot be resumed later. Then the thread's result is dropped, and its training is

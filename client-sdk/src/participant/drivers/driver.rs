@@ -1,7 +1,7 @@
 //! Performs a machine's actions: requests on the transport, records in the journal, training on a separate thread.
 //!
-//! This module has no protocol rules. At most one action is under way at any time. It is kept across polls, so short polls lose no
-//! work.
+//! This module is free of protocol rules. At most one action is under way at any time. It is kept across polls, so
+//! short polls lose no work.
 
 use std::future::Future;
 use std::future::poll_fn;
@@ -44,7 +44,7 @@ const FAREWELL: Duration = Duration::from_secs(5);
 pub enum Progress {
     /// An action is in progress: poll again.
     Working,
-    /// Nothing to do for this long; polling earlier does no harm.
+    /// Idle for this long; polling earlier is harmless.
     Waiting(Duration),
     /// The participant has ended; polling again returns the same.
     Finished(Result<Outcome, ParticipantError>),
@@ -137,8 +137,8 @@ impl Participant {
         ended.unwrap_or(Ok(Outcome::Stopped))
     }
 
-    /// Waits until no training runs. [`run`](Self::run) may return while the trainer still stops a cancelled training, for example a
-    /// program, which would outlive the process. Needs a tokio runtime.
+    /// Waits until all training has ended. [`run`](Self::run) may return while the trainer still stops a cancelled
+    /// training, for example a program, which would outlive the process. Needs a tokio runtime.
     pub async fn trainer_rests(&self) {
         let trainer = Arc::clone(&self.trainer);
         // One that has panicked rests, too.
@@ -266,9 +266,9 @@ impl Participant {
         }
     }
 
-    /// Looks at the app's conditions now, also in the middle of a training or a request. If they no longer hold, a training that
-    /// can is paused, one that may be able to is given its time ([`Trainer::pause_grace`]), and anything else that may be dropped is given
-    /// up.
+    /// Checks the app's conditions now, also in the middle of a training or a request. If they have ceased to hold, a
+    /// training that supports pauses is paused, and one that may support them gets a grace period
+    /// ([`Trainer::pause_grace`]). Any other action that may be dropped is given up.
     pub fn conditions_changed(&mut self) {
         let Some(running) = self.running.running.as_ref().filter(|running| running.may_drop) else { return };
         if self.machine.may_work(self.conditions.ready(), &(self.device)()) {
@@ -284,8 +284,8 @@ impl Participant {
         }
     }
 
-    /// The result of the action in progress; a tick if there is none or its round's deadline has passed; `None` if
-    /// there is no result by `end`.
+    /// The result of the action in progress. A tick if the participant is idle or its round's deadline has passed.
+    /// `None` if the action is still running at `end`.
     async fn next_input(&mut self, end: Instant) -> Option<Input> {
         loop {
             let Some(running) = &mut self.running.running else { return Some(Input::Tick) };

@@ -46,7 +46,7 @@ impl Prefetches {
         }
     }
 
-    /// Polls all of them. Drops a request that failed or had no result yet: the machine repeats it later.
+    /// Polls all of them. Drops a request that failed or whose result is not there yet: the machine repeats it later.
     pub(in crate::participant) fn advance(&mut self, context: &mut Context<'_>) {
         self.0.retain_mut(|(_, state)| {
             let State::Pending(answer) = state else { return true };

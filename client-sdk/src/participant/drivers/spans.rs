@@ -1,6 +1,6 @@
-//! What an app may trace of a round: how long each thing took that the driver did, where the coordinator follows the update.
+//! Trace spans of a round: the duration of each action of the driver, where the coordinator traces the update.
 //!
-//! A span has a name of this file and two times. It never holds a value, a metric, an example or a key.
+//! A span has a name of this file and two times. It is free of values, metrics, examples and keys.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -106,7 +106,7 @@ fn name(action: &Action, place: Attempt) -> Option<&'static str> {
     }
 }
 
-/// An id that no other span of the trace has: nothing else begins by this name at that moment.
+/// A span id that is unique in the trace: only one span begins by this name at that moment.
 fn id(context: TraceContext, name: &str, began: Now) -> [u8; 8] {
     let moment = began.elapsed.as_nanos().to_be_bytes();
     let made = digest(&SHA256, &[&context.trace[..], &context.span, name.as_bytes(), &moment].concat());

@@ -18,7 +18,8 @@ const REASON_MAX: usize = 1000;
 pub struct Refusal {
     /// The attempt that was refused last.
     pub place: Attempt,
-    /// The code sent to the coordinator; `None` if nothing had been promised, so that no message was sent.
+    /// The code sent to the coordinator; `None` if the participant had made no promise, so that a message was
+    /// unnecessary.
     pub code: Option<RefusalCode>,
     /// The reason in words, which stay on the device; at most 1000 bytes.
     pub reason: String,
@@ -117,7 +118,7 @@ mod tests {
         refusals.note(&[failed.clone(), abandoned(here, Some(RefusalCode::Assignment))], Timestamp(2));
         refusals.note(&[abandoned(here, Some(RefusalCode::Model))], Timestamp(3));
         refusals.note(&[refused(here, "given before")], Timestamp(4));
-        // A failure is no refusal, and the reason for another attempt is none for this one.
+        // A failure is not a refusal, and the reason for another attempt does not apply to this one.
         refusals.note(&[failed, abandoned(here, None)], Timestamp(5));
         refusals.note(&[refused(place(1, 3), "other"), abandoned(here, Some(RefusalCode::Keys))], Timestamp(6));
         assert_eq!(

@@ -24,7 +24,7 @@ impl LastVersion {
         if tensors.published != tensors.whole {
             return None;
         }
-        // What the task began with has no round.
+        // Version 0 was made before the first round, and counts as round 1.
         let round = last.version.version.max(1);
         let job = TrainingJob {
             task: last.task_name.clone(),
@@ -51,7 +51,7 @@ impl LastVersion {
         Ok(trainer.evaluate_last(&self.model, &self.job)?)
     }
 
-    /// The result is no longer needed.
+    /// Cancels the evaluation.
     pub(in crate::participant) fn cancel(&self) {
         self.job.cancel.cancel();
     }

@@ -16,7 +16,7 @@ use crate::trainer::{Trained, Trainer, TrainingJob};
 /// The published file of a version, read.
 pub(in crate::participant) struct Received<'m> {
     pub(in crate::participant) model: Cow<'m, Parameters>,
-    /// The server's control variate; empty where there is none.
+    /// The server's control variate; empty if the task has none.
     control: Vec<f32>,
 }
 

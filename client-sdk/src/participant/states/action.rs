@@ -38,7 +38,7 @@ pub enum Action {
     Load(String),
     /// Save records in the journal, in this order.
     Persist(Arc<[Record]>),
-    /// Nothing to do until this moment, on [`Now::elapsed`](crate::clock::Now::elapsed)'s clock.
+    /// Wait until this moment, on [`Now::elapsed`](crate::clock::Now::elapsed)'s clock.
     WaitUntil(Duration),
     Finished(Result<Outcome, ParticipantError>),
 }

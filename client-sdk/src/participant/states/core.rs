@@ -54,7 +54,7 @@ pub(in crate::participant) struct Core {
     pub(in crate::participant) look_again: bool,
     pub(in crate::participant) fresh_key: FreshKey,
     pub(in crate::participant) identity: Option<Arc<Identity>>,
-    /// The identity under an authority that the app no longer names, until it has enrolled again.
+    /// The identity under an authority that the app has dropped, until it has enrolled again.
     pub(in crate::participant) replaced: Option<Arc<Identity>>,
     pub(in crate::participant) token: Option<Zeroizing<String>>,
     /// SHA-256 of the token used to enrol this identity.
@@ -70,7 +70,7 @@ pub(in crate::participant) struct Core {
     pub(in crate::participant) traffic: TrafficLedger,
     pub(in crate::participant) refusals: Refusals,
     pub(in crate::participant) stopping: bool,
-    /// How the last round ended; its attempt is never entered again.
+    /// The end of the last round; the participant does not enter its attempt again.
     pub(in crate::participant) round_end: Option<(Attempt, RoundEnd)>,
     /// Keys for a round whose cohort is not drawn, or a session whose assignment the coordinator must repeat after a
     /// restart.
@@ -120,7 +120,7 @@ pub(in crate::participant) struct Core {
     pub(in crate::participant) is_told: bool,
     /// For pauses, shuffling and rounding.
     pub(in crate::participant) rng: ChaCha20Rng,
-    /// For keys, shares, masks and the noise of private updates, and nothing else.
+    /// Only for keys, shares, masks and the noise of private updates.
     pub(in crate::participant) secrets: Secrets,
     pub(in crate::participant) events: Vec<Event>,
 }
@@ -438,7 +438,7 @@ impl Attempts {
         self.at_most(core.retry_most, core, now, "check in", error, retry_after)
     }
 
-    /// Counts an answer that is of no use and will not change soon.
+    /// Counts a useless answer that will not change soon.
     pub(super) fn in_vain(self, core: &mut Core, now: Now, what: &'static str, error: &dyn std::fmt::Display) -> Self {
         self.at_most(core.settings.retry.most_in_vain, core, now, what, error, None)
     }

@@ -1,8 +1,8 @@
 //! One round's computation on this device, from the model to the masked input.
 //!
-//! [`RoundWork`] is handed out by the machine. It holds everything the computation needs and touches neither network
-//! nor disk. Running it twice gives the same bytes; under secure aggregation or with a privacy mechanism the second
-//! run fails: masks or noise used for two inputs would reveal their difference.
+//! [`RoundWork`] is handed out by the machine. It holds everything the computation needs and works without network and
+//! disk. Running it twice gives the same bytes; under secure aggregation or with a privacy mechanism the second run
+//! fails: masks or noise used for two inputs would reveal their difference.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -78,7 +78,7 @@ impl NoiseSeed {
 
 /// Randomness of one round's computation.
 pub(in crate::participant) struct Draws {
-    /// Seeds of shuffling, and of rounding that no privacy depends on.
+    /// Seeds of shuffling, and of rounding that privacy does not depend on.
     pub(in crate::participant) seeds: RoundSeeds,
     /// Seed of the rounding and noise of a private update.
     pub(in crate::participant) noise: NoiseSeed,
@@ -101,7 +101,7 @@ pub(in crate::participant) struct Earlier {
 /// Evaluates, trains, encodes and masks; or computes an analysis, encodes and masks.
 pub struct RoundWork {
     plan: Arc<Plan>,
-    /// `None` once the masks were taken: no run has a use for it any more, and a model is large.
+    /// `None` once the masks were taken: later runs do not use it, and a model is large.
     received: Mutex<Option<RoundBase>>,
     personal: Option<PersonalTensors>,
     residual: Option<Residual>,
@@ -337,7 +337,7 @@ impl RoundWork {
         Ok(send(protection)?)
     }
 
-    /// The result is no longer needed.
+    /// Cancels the computation.
     pub fn cancel(&self) {
         self.job.cancel.cancel();
     }
@@ -365,7 +365,7 @@ impl RoundWork {
         self.log.may_pause()
     }
 
-    /// Whether a run of the training has ended, so that leaving it gains nothing.
+    /// Whether a run of the training has ended, so that leaving it is useless.
     pub(in crate::participant) fn has_ended(&self) -> bool {
         self.log.has_ended()
     }
@@ -380,7 +380,7 @@ impl RoundWork {
         self.log.has_state()
     }
 
-    /// The record of its newest checkpoint, if the journal does not have it and no run is under way. Returned once.
+    /// The record of its newest checkpoint, if the journal lacks it and the run has ended. Returned once.
     pub(in crate::participant) fn unwritten(&self) -> Result<Option<Record>, JournalError> {
         self.log.unwritten()
     }
@@ -395,8 +395,8 @@ impl RoundWork {
         self.log.is_written()
     }
 
-    /// The metrics named by the task, in its order; "not measured" for names unknown to the trainer. No metrics leave the device if
-    /// the update is private.
+    /// The metrics named by the task, in its order; "not measured" for names unknown to the trainer. All metrics stay
+    /// on the device if the update is private.
     fn in_order(&self, evaluated: &[(String, MetricValue)], trained: &[(String, MetricValue)]) -> Vec<MetricValue> {
         if self.plan.private().is_some() {
             return Vec::new();
@@ -408,7 +408,7 @@ impl RoundWork {
 }
 
 /// A participant's contribution to the distribution of a metric: 1 if its value is below the bound in `name`, else 0.
-/// The mean over participants is a point of the distribution; the sum reveals no single value.
+/// The mean over participants is a point of the distribution; the sum hides single values.
 fn is_below(name: &str, find: impl Fn(&str) -> Option<MetricValue>) -> Option<MetricValue> {
     let (metric, bound) = below(name)?;
     let value = find(metric)?.measured()?;

@@ -82,7 +82,7 @@ pub(super) struct Optimizer {
     square: Buffer,
     /// Anchor of the proximal term, by default the initial parameters; empty without the term.
     anchor: Buffer,
-    /// Factors on the gradient: 0 for frozen parameters; empty if none is.
+    /// Factors on the gradient: 0 for frozen parameters; empty if all are trained.
     free: Buffer,
     /// Added to every gradient; empty without a correction.
     correction: Buffer,

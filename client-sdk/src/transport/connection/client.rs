@@ -138,7 +138,7 @@ impl ProxyServer {
     /// proxy answered.
     ///
     /// # Errors
-    /// [`TransportError`] if there is no tunnel.
+    /// [`TransportError`] if the tunnel cannot be opened.
     pub async fn check(&self, server: &str) -> Result<(), TransportError> {
         let server =
             format!("https://{}", authority(server)?).parse().map_err(|error| setup("the server's address", error))?;

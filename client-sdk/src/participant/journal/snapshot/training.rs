@@ -87,7 +87,7 @@ impl TrainingRecord {
         encode(TRAINING, PLAIN, &header, &parts)
     }
 
-    /// `None` if no training is in progress.
+    /// `None` if the record is of an ended training.
     pub(in crate::participant) fn decode(record: &[u8]) -> Result<Option<Self>, JournalError> {
         let (Header { training }, mut parts) = decode(TRAINING, record)?;
         let training = match training {

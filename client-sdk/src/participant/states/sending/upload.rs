@@ -32,7 +32,7 @@ impl Sending {
         Self { pending, missing: None, taken: 0, signed, attempts: Attempts::default() }
     }
 
-    /// How many parts the update has; none if it is sent whole.
+    /// Number of parts of the update; 0 if it is sent whole.
     fn parts(&self) -> usize {
         self.pending.parts.as_ref().map_or(0, |tree| tree.parts().len())
     }

@@ -1,8 +1,8 @@
-//! Fetches the last version of a finished task for the app. It is verified like a round's base and measured by the app's trainer, but
-//! never trained.
+//! Fetches the last version of a finished task for the app. It is verified like a round's base and measured by the
+//! app's trainer, without training.
 //!
-//! The task is over in any case. If the coordinator has no version, sends no valid record of it, or sends it too slowly, the
-//! participant ends without it.
+//! The task is over in any case. If the coordinator lacks a version or a valid record of it, or sends it too slowly,
+//! the participant ends without it.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -77,7 +77,8 @@ impl Core {
         }
     }
 
-    /// What makes room first, then the list, then the file: what is not in the list takes no room, whenever the process dies.
+    /// Records in the order of writing: removals that make room, the list, the file. Each stored file is in the list,
+    /// whenever the process dies.
     fn model_records(&mut self, kept: Keepsake<'_>, file: &ModelFile) -> Result<Vec<Record>, JournalError> {
         let Keepsake { task, name: task_name, model, version, personal_metrics } = kept;
         let name = snapshot::model(task);

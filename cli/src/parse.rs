@@ -10,7 +10,7 @@ use clap::{CommandFactory as _, FromArgMatches as _};
 
 use crate::command::Cli;
 
-/// Columns that help is wrapped at where the terminal is no narrower, or the output goes elsewhere.
+/// Columns that help is wrapped at on a terminal of at least that width, or if the output goes elsewhere.
 const HELP_COLUMNS: usize = 100;
 
 /// Parses the process's arguments.
@@ -29,7 +29,7 @@ fn parse(
     columns: usize,
 ) -> Result<Cli, clap::Error> {
     let words: Vec<std::ffi::OsString> = words.into_iter().map(Into::into).collect();
-    // Given here, so that neither another stream's terminal nor a variable decides it.
+    // Given here, so that it does not depend on another stream's terminal or a variable.
     let mut command = with_negative_numbers(Cli::command()).term_width(columns);
     if words.iter().any(|word| word == "--offline") {
         command = of_no_coordinator(command);
@@ -50,7 +50,7 @@ fn with_negative_numbers(command: clap::Command) -> clap::Command {
     command.mut_args(numbers).mut_subcommands(with_negative_numbers)
 }
 
-/// Reads no coordinator from the environment: a command that goes to a file may be typed where one is set.
+/// Ignores a coordinator in the environment: an `--offline` command works on files, also where one is set.
 fn of_no_coordinator(command: clap::Command) -> clap::Command {
     let coordinator = |arg: clap::Arg| {
         let is_its = matches!(arg.get_long(), Some("server" | "ca" | "token"));

@@ -49,7 +49,7 @@ fn sampling(text: &str) -> Result<Value, String> {
     }
 }
 
-/// Used where `--privacy` names no other.
+/// The delta that `--privacy` defaults to.
 const DELTA: f64 = 1e-5;
 const CLIP: f64 = 1.0;
 

@@ -21,7 +21,7 @@ use crate::SetupError;
 use simulation::clock::VirtualClock;
 use simulation::in_process::{Network, in_memory};
 
-/// The authority of all runs, whose key guards nothing: one that is made anew would draw its key from the system.
+/// The authority of all runs, whose key is public: a new one would draw its key from the system.
 const AUTHORITY: &str = include_str!("authority/ca.pem");
 const AUTHORITY_KEY: &str = include_str!("authority/ca-key.pem");
 /// Certificates are not renewed.

@@ -166,7 +166,7 @@ impl Facts {
         let broken = rows.read("check", |tx| {
             let facts = facts.take();
             Box::pin(async move {
-                // One connection in memory is never busy, so nothing is read twice.
+                // The single connection in memory is always free, so the transaction runs once.
                 let facts = facts.ok_or(StoreError::Busy)?;
                 Ok::<_, StoreError>(facts.check_rows(tx, disk).await)
             })
@@ -268,7 +268,7 @@ impl Facts {
         Ok(admitted)
     }
 
-    /// A round that ended never changes, and loses no input for nothing.
+    /// A round that ended stays the same, and keeps its inputs.
     async fn check_ended_rounds(&self, tx: &mut Transaction<'_>) -> Result<(), Broken> {
         for (attempt, inputs) in &self.completed {
             let reported = tx.round_attempt(*attempt).await.map_err(unread)?.map_or(0, |row| row.reported);

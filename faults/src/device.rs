@@ -82,7 +82,7 @@ pub(super) struct Enrolled {
 }
 
 impl Device {
-    /// A device that was never started. One whose journal is to be set back has a real one, in `folder`.
+    /// A device before its first start. One whose journal is to be set back has a real one, in `folder`.
     pub(super) fn new(
         (seed, index): (u64, u32),
         is_secure: bool,

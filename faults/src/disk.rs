@@ -111,7 +111,7 @@ impl DiskView {
                 let blob = Blob { bytes, at: self.clock.now(), is_damaged: false, unflushed: self.forgets_to_flush };
                 self.disk.blobs().insert(digest, blob);
             }
-            // What it wrote so far has no name yet.
+            // The bytes that it wrote so far are still unnamed.
             WriteFate::Fails | WriteFate::StopsBefore => {}
         }
         match fate {

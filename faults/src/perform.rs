@@ -75,7 +75,7 @@ impl World<'_> {
 
     async fn check(&mut self) {
         let made = self.made();
-        // Nothing was written, removed or reported since.
+        // The rows, the disk and the reports are unchanged since.
         if !self.facts.is_new() && self.checked == Some(made) {
             return;
         }

@@ -1,8 +1,8 @@
 //! Private tasks, seen from outside: what was released of a round, and what it was charged.
 //!
-//! A coordinator's noise follows from a seed that it draws. Whatever coordinators draw here is noted ([`Draws`]), and updates are
-//! not masked: so the exact sum is known, and what is released must be that sum with the noise of one seed that was drawn, and
-//! that no other release used.
+//! A coordinator's noise follows from a seed that it draws. All draws of coordinators are recorded here ([`Draws`]),
+//! and updates are unmasked, so the exact sum is known. A release must be that sum with the noise of one drawn seed
+//! that other releases did not use.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;

@@ -43,12 +43,12 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    /// None made yet, and these faults to come.
+    /// Changes before the first, with these faults to come.
     pub(super) fn with(faults: BTreeMap<u64, ChangeFault>, work_stalls: BTreeMap<u64, Duration>) -> Self {
         Self { faults, work_stalls, ..Self::default() }
     }
 
-    /// Nothing happens to those to come.
+    /// Removes the faults to come.
     pub(super) fn calm_down(&mut self) {
         self.faults.clear();
         self.work_stalls.clear();
@@ -121,7 +121,7 @@ impl Process {
         });
     }
 
-    /// Nothing it was about to do is done any more.
+    /// Stops the process before its next action.
     pub(super) fn die(&self) {
         self.standing.send_replace(Standing::Dead(Duration::ZERO));
     }

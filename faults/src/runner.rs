@@ -25,9 +25,9 @@ pub struct Runner {
 
 impl Runner {
     /// # Errors
-    /// [`SetupError::Files`] if no temporary folder can be made.
+    /// [`SetupError::Files`] if a temporary folder cannot be made.
     pub fn new(flaws: Flaws) -> Result<Self, SetupError> {
-        // Nothing outlives the run, so memory does where there is such a folder.
+        // All files are temporary, so memory serves where there is such a folder.
         let memory = PathBuf::from("/dev/shm");
         let made = tempfile::Builder::new().prefix("tributary-faults").tempdir_in(memory);
         let folder = made.or_else(|_| tempfile::tempdir()).map_err(SetupError::files)?;
@@ -54,7 +54,7 @@ impl Runner {
         let base = match self.bases.entry(schedule.devices) {
             Entry::Occupied(made) => made.into_mut(),
             Entry::Vacant(none) => {
-                // Of its own: where a key lies already none is drawn, and all later draws are others.
+                // A folder of its own: an existing key would skip a draw, and change all later ones.
                 let folder = self.folder.path().join(format!("base-{}", schedule.devices));
                 none.insert(runtime.block_on(Base::make(schedule.devices, &folder))?)
             }

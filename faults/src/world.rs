@@ -206,7 +206,7 @@ pub(super) struct World<'a> {
     pub(super) facts: Facts,
     pub(super) leases: LeaseWatch,
     pub(super) events: u64,
-    /// Durable changes so far when rows were last checked; none if something was removed since.
+    /// Durable changes so far when rows were last checked; `None` if something was removed since.
     pub(super) checked: Option<u64>,
     /// Whether faults have stopped.
     pub(super) is_calm: bool,

@@ -24,7 +24,7 @@ const SECONDS: u64 = 5;
 pub(crate) async fn run(participants: u32) -> Outcome {
     let server = Server::start_with(&UNLIMITED)?;
     let devices = server.enroll_many(participants).await?;
-    // A task that waits for one more than there are: nobody is ever drawn.
+    // A task that waits for one participant more than exist, so that it draws none of them.
     server.create_task(10, participants + 1, 1).await?;
     server.each(&devices, |device| device.check_in(0)).await?;
     let (cpu, start) = (server.cpu_seconds()?, Instant::now());
@@ -68,10 +68,10 @@ pub(crate) async fn take_turns(devices: &Arc<Vec<Device>>, seconds: u64) -> Outc
     Ok(polls)
 }
 
-/// `participants` have checked in and hung up, each is to come back within some minutes, and nobody polls.
+/// `participants` have checked in and hung up, each is to come back within some minutes. Polls have stopped.
 pub(crate) async fn idle(participants: u32) -> Outcome {
     let mut settings = UNLIMITED.to_vec();
-    // Told to come back late enough for all to be still awaited when the last has checked in.
+    // Their next check-ins are late enough for all to be still awaited when the last has checked in.
     settings.push(("TRIBUTARY_HTTP_CHECK_INS_PER_SECOND", "50"));
     let server = Server::start_with(&settings)?;
     server.create_task(10, participants + 1, 1).await?;

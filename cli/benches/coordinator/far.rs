@@ -1,5 +1,5 @@
-//! Secure rounds over a long line: every byte between participants and coordinator is held back for a while, both ways. What a
-//! round takes is told in round trips.
+//! Secure rounds over a long line: every byte between participants and coordinator is delayed, both ways. Prints the
+//! duration of a round in round trips.
 
 use std::sync::Arc;
 use std::time::Duration;

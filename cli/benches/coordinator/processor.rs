@@ -1,4 +1,4 @@
-//! Processor time and memory of processes, as `/proc` tells.
+//! Processor time and memory of processes, from `/proc`.
 
 use std::path::PathBuf;
 
@@ -24,7 +24,7 @@ pub(crate) fn family_seconds(process: u32) -> Outcome<f64> {
     let mut sum = first.own + first.ended;
     for entry in std::fs::read_dir("/proc")? {
         let Some(other) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        // One that ends meanwhile is counted with its parent's next time.
+        // A process that ends in between is counted with its parent's next time.
         if let Ok(usage) = Usage::of(other)
             && usage.parent == process
         {
@@ -66,7 +66,7 @@ impl Usage {
 pub(crate) struct Quota(PathBuf);
 
 impl Quota {
-    /// A control group with this bound. `None` where this process may make none.
+    /// A control group with this bound. `None` if this process may not create one.
     pub(crate) fn new(percent: u32) -> Option<Self> {
         const PERIOD_US: u32 = 10_000;
         let quota = PERIOD_US * percent / 100;

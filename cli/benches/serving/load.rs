@@ -107,7 +107,7 @@ fn percentiles(mut all: Vec<Duration>) -> (f64, f64) {
     (at(50), at(99))
 }
 
-/// Seconds of processor time of a process, as Linux tells them.
+/// Seconds of processor time of a process, from Linux's `/proc`.
 fn processor_time(process: u32) -> f64 {
     let told = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
     let fields: Vec<&str> = told.rsplit_once(')').unwrap().1.split_whitespace().collect();

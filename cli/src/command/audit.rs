@@ -183,7 +183,7 @@ async fn export(server: &Server, path: &Path, output: Output) -> Outcome {
     Ok(())
 }
 
-/// The verdict about a log in which nothing is wrong.
+/// The verdict about a valid log.
 #[derive(Serialize)]
 struct Verdict {
     entries: u64,

@@ -27,7 +27,7 @@ struct BackedUp<'a> {
     folder: &'a PathBuf,
     #[serde(flatten)]
     report: &'a BackupReport,
-    /// Files that are in no backup.
+    /// Files that backups leave out.
     keep_apart: &'a [ApartFile],
 }
 

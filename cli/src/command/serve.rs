@@ -44,7 +44,7 @@ struct Serving {
     /// Plain-HTTP address of `/healthz`, `/readyz` and `/metrics`, if configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     health: Option<SocketAddr>,
-    /// The first admin token, if there was no token; shown only once.
+    /// The first admin token, if the database had none; shown only once.
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<String>,
 }

@@ -210,7 +210,8 @@ fn table(tasks: &[TaskSummary], terminal: Option<usize>, nothing: &str) -> Strin
     table.render(terminal, nothing)
 }
 
-/// The change after which no round opens, if it was the last one and the task is not over; and what an operator should know of it.
+/// The change that stopped the task's rounds, if it was the last one and the task is not over; and advice for an
+/// operator.
 pub(crate) fn stopped(task: &TaskView) -> Option<(&StatusChange, String)> {
     let (name, last) = (&task.summary.name, task.history.last()?);
     let advice = match task.summary.status {
@@ -258,7 +259,7 @@ fn participants(view: &TaskParticipantsView) -> Vec<String> {
     lines
 }
 
-/// What the task waits for, and until when, unless it waits for an operator, which [`stopped`] tells.
+/// The condition that the task waits for, and its deadline. `None` if the task waits for an operator, see [`stopped`].
 pub(crate) fn waits(task: &TaskView) -> Option<String> {
     let lacking = task.shortage.map(shortage);
     // An older coordinator does not say what it waits for.
@@ -295,7 +296,7 @@ pub(crate) fn under(heading: &str, lines: &[String]) -> Vec<String> {
     lines.iter().enumerate().map(|(index, line)| format!("{:width$}{line}", begins(index))).collect()
 }
 
-/// How many rounds are complete, of how many; those of a cancelled task never will be.
+/// The number of complete rounds, and of all planned ones, which a cancelled task cannot reach.
 fn rounds(task: &TaskSummary) -> String {
     let (completed, planned) = (task.rounds_completed, task.rounds_total);
     match task.status {

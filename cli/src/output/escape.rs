@@ -42,7 +42,7 @@ pub(super) fn line(text: &str) -> Cow<'_, str> {
     escaped(text, |_| false, as_escape)
 }
 
-/// JSON, or a document in which strings are escaped as in JSON. Outside of strings none of these characters occurs but white space.
+/// JSON, or a document in which strings are escaped as in JSON. Outside of strings only white space can need escaping.
 pub(super) fn json(text: &str) -> Cow<'_, str> {
     escaped(text, |letter| matches!(letter, '\n' | '\t'), as_json)
 }

@@ -14,8 +14,8 @@ pub(crate) struct GrowingTable {
 }
 
 impl GrowingTable {
-    /// For a terminal with so many columns; for none, with all of the table's. `dispensable`: what is left out first where the terminal
-    /// is narrower than a row.
+    /// For a terminal with so many columns; `None` shows all of the table's. `dispensable`: columns that are left out
+    /// first on a terminal that is narrower than a row.
     pub(crate) fn new(
         columns: &'static [Column],
         dispensable: &'static [&'static str],

@@ -1,4 +1,5 @@
-//! Every command that a page tells is one that this executable understands, and one that CI runs unless `docs/site/commands.toml` says why not.
+//! This executable understands every command in the pages, and CI runs it unless `docs/site/commands.toml` gives a
+//! reason.
 
 use std::path::{Path, PathBuf};
 

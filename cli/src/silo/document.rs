@@ -76,7 +76,7 @@ pub(crate) struct Targets {
 /// Plans; the same for the same request.
 ///
 /// # Errors
-/// [`WrongRequest`]. That a model does not fit is none: the document says so.
+/// [`WrongRequest`]. A model that does not fit is a result: the document states it.
 pub(crate) fn plan(request: &Request) -> Result<Document, WrongRequest> {
     let gpu = request.gpu.row();
     let memory = Figure::given_or(request.gpu_memory, || {

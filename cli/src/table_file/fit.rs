@@ -25,7 +25,7 @@ impl TableFile {
     /// Takes the columns that a task names, in its order.
     ///
     /// # Errors
-    /// The first column or cell that is not as the task says.
+    /// The first column or cell that violates the task's table.
     pub(super) fn fit(&self, spec: &TableSpec) -> Result<Fitted, TableError> {
         let features = spec.features.iter().map(|wanted| self.column(wanted)).collect::<Result<Vec<_>, _>>()?;
         let label = spec.label.as_ref().map(|wanted| self.column(wanted)).transpose()?;

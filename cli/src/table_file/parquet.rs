@@ -1,4 +1,4 @@
-//! Tables in Apache Parquet: columns of numbers, of words, and of yes and no.
+//! Tables in Apache Parquet: columns of numbers, of words, and of booleans.
 //!
 //! A column that cannot be read matters only to a task that takes it.
 

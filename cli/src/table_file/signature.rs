@@ -1,4 +1,4 @@
-//! Recognizes files that are neither CSV nor Parquet, or the other of the two, by their first bytes.
+//! Recognizes by their first bytes files of other formats, and CSV and Parquet files given as each other.
 
 use super::format::Format;
 

@@ -215,8 +215,8 @@ fn labels_of_csv_and_parquet_mean_the_same_classes() {
     }
 }
 
-/// A Parquet file of a word, a number and a whole number in each row, no number in the last; and two columns more, of times and of
-/// bytes that are no text.
+/// A Parquet file of a word, a number and a whole number in each row, without a number in the last. Two more columns
+/// have times and bytes that are not text.
 fn parquet_file(path: &Path, compression: Compression) {
     let column = |name: &str, kind, converted| {
         let column = Type::primitive_type_builder(name, kind).with_repetition(Repetition::OPTIONAL);

@@ -84,8 +84,8 @@ fn max_weight(most_examples: usize, most_updates: u32) -> u32 {
     u32::try_from(most_examples).unwrap_or(u32::MAX).clamp(1, room.max(1))
 }
 
-/// What rounds for which participants train ahead imply, given that a round opens with `drawn` updates and a training may take
-/// `training`; nothing where participants train in rounds.
+/// Values implied by rounds for which participants train ahead, given that a round opens with `drawn` updates and a
+/// training may take `training`; empty where participants train in rounds.
 pub(crate) fn ahead_of_rounds(draft: &TaskSpec, drawn: u32, training: Duration) -> Value {
     let Some(ahead) = draft.ahead() else { return json!({}) };
     let training_ms = u64::try_from(training.as_millis()).unwrap_or(u64::MAX);

@@ -110,7 +110,7 @@ impl TaskInput {
     /// The architecture from any layer, with the content of the graph's file if one is named.
     ///
     /// # Errors
-    /// The file cannot be read or holds no graph.
+    /// The file cannot be read or lacks a graph.
     pub(crate) fn architecture(&self) -> Outcome<Option<Value>> {
         let table = self.table(None);
         let Some(named) = table::get(&table, "model.graph") else { return Ok(self.value_of("model.architecture")) };
@@ -190,7 +190,7 @@ impl TaskInput {
         })
     }
 
-    /// Rejects tasks that no coordinator would accept, before anything starts.
+    /// Rejects tasks that a coordinator would reject, before anything starts.
     ///
     /// # Errors
     /// Every invalid key.
@@ -230,7 +230,7 @@ pub(crate) fn create(source: &str, set: &SetArgs) -> Outcome<TaskSpec> {
         return task_file::read(path);
     }
     let input = TaskInput { source: Some(Source::open(source)?), given: set.set.clone() };
-    // Presets have no name.
+    // Presets are unnamed.
     let implied = if preset::text(source).is_some() { json!({ "name": source }) } else { json!({}) };
     input.over(&implied)
 }

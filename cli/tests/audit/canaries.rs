@@ -1,12 +1,12 @@
 //! The audit by one run (Steinke, Nasr, Jagielski 2023), end to end, of the central mechanism.
 //!
-//! The unit of privacy is one participant, so a canary is one, too: 2,048 participants, each with a coordinate of its own in
-//! which alone it moves the model, 32 clips far, and each enrolled or left out by a fair coin of its own. Who was there is
-//! guessed from the published model, the highest coordinates in, the lowest out. Others, who move nothing, fill the cohort up to
-//! a fixed size, so nothing but the sum depends on the coins.
+//! The unit of privacy is one participant, so a canary is one, too. Each of 2,048 participants has a coordinate of its
+//! own in which it alone moves the model, 32 clips far, and a fair coin that enrols it or leaves it out. The test
+//! guesses the enrolled ones from the published model: the highest coordinates in, the lowest out. Others, with updates
+//! of zero, fill the cohort up to a fixed size, so only the sum depends on the coins.
 //!
-//! Updates are in the clear: secure aggregation changes no bit of a sum, and a cohort of it has at most 1,024 participants.
-//! A coordinator that can read updates refuses those that were not clipped, so the build without clipping does not look.
+//! Updates are unmasked: secure aggregation keeps every bit of a sum, and its cohorts have at most 1,024 participants.
+//! A coordinator that can read updates rejects unclipped ones, so the build without clipping skips that check.
 
 use client_sdk::faults::Fault as Wrong;
 use coordinator::faults::Fault;
@@ -89,7 +89,7 @@ fn power(fault: Fault, z: f64) -> f64 {
     Design { shift, ..DESIGN }.power(EPSILON).unwrap()
 }
 
-/// Nothing is sampled: who knows who took part knows no more than anybody.
+/// Sampling is off, so both figures are equal.
 fn charged(release: &Release) -> f64 {
     let spent = &release.ledger.spent;
     assert!(spent.published <= EPSILON && spent.published > 0.99 * EPSILON, "{spent:?}");

@@ -56,7 +56,7 @@ pub(crate) struct Device {
     /// When it wants to go on, since the beginning.
     wakes: Duration,
     pub(crate) is_gone: bool,
-    /// Why it took no (further) part, each time.
+    /// The reasons for its refusals, in order.
     pub(crate) refusals: Vec<String>,
 }
 

@@ -12,7 +12,7 @@ const SEED: u64 = 2;
 const COORDINATES: usize = 2048;
 const COHORT: usize = 4;
 
-/// The noise of two rounds of participants that have nothing to say: all there is in the sums.
+/// The noise of two rounds of participants with updates of zero: it is all of the sums.
 async fn noise(fault: Option<Fault>) -> [Vec<f64>; 2] {
     let spec = json!({
         "rounds": { "count": 2, "select_max": COHORT, "collect_min": COHORT },

@@ -1,8 +1,8 @@
-//! The noise has the width of the ledger, end to end under secure aggregation with 30 % dropouts: if it has not,
-//! the two-sided test of its variance notices.
+//! The noise has the width of the ledger, end to end under secure aggregation with 30 % dropouts: otherwise the
+//! two-sided test of its variance fails.
 //!
-//! What a sum was before the noise is known from a twin: the same federation under the same seed, whose participants clip,
-//! rotate and round with the same draws and then add no noise.
+//! The sum before the noise is known from a twin: the same federation under the same seed, whose participants clip,
+//! rotate and round with the same draws and then leave out the noise.
 
 use client_sdk::faults::Fault as Wrong;
 use coordinator::faults::Fault;

@@ -22,9 +22,9 @@ use crate::device::{Character, Device};
 
 /// When every test begins.
 const START: Timestamp = Timestamp(1_750_000_000_000);
-/// How far time moves when nothing else does.
+/// The step of time while the federation is idle.
 const PAUSE: Duration = Duration::from_secs(5);
-/// How long nothing happens then on PostgreSQL, whose clock goes on by itself.
+/// The real pause of an idle step on PostgreSQL, which has a clock of its own.
 const REAL_PAUSE: Duration = Duration::from_millis(20);
 /// A coordinator reads the database's clock again after 10 seconds.
 const UNTIL_READ: Duration = Duration::from_secs(11);
@@ -154,7 +154,7 @@ impl Federation {
         tokio::time::resume();
     }
 
-    /// Lets time pass while nothing else happens.
+    /// Lets time pass while the federation is idle.
     async fn pass(&self) {
         self.clock.advance(PAUSE);
         if let Rows::Postgres(..) = self.rows {

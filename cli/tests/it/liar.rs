@@ -66,7 +66,7 @@ pub(crate) struct Lies {
 }
 
 impl Lies {
-    /// None, with this authority for members.
+    /// Without lies, with this authority for members.
     pub(crate) fn none(members: &Arc<Company>) -> Self {
         let members = Arc::clone(members);
         Self {
@@ -123,7 +123,7 @@ impl Liar {
         Self { world, runtime: Some(runtime), url }
     }
 
-    /// Has the authority of the coordinator, whose data is in `data` below `folder`; `change` makes the lies from none.
+    /// Has the authority of the coordinator, whose data is in `data` below `folder`; `change` adds the lies.
     pub(crate) fn with_authority(served: &Served, folder: &Path, change: impl FnOnce(&mut Lies)) -> Self {
         let own = Arc::new(Company::of_coordinator(&folder.join("data")));
         let mut lies = Lies::none(&own);
@@ -238,7 +238,7 @@ impl World {
         self.known_as.lock().unwrap()[&member].clone()
     }
 
-    /// What the honest coordinator answers; nothing if it is gone.
+    /// The honest coordinator's answer; `None` if it is gone.
     async fn ask(&self, client: &reqwest::Client, asked: &Asked, headers: HeaderMap, body: Vec<u8>) -> Option<Reply> {
         let mut request = client.request(asked.method.clone(), format!("{}{}", self.upstream, asked.path)).body(body);
         for (name, value) in &headers {
@@ -356,7 +356,7 @@ impl Device {
         }
     }
 
-    /// Why it takes no part.
+    /// The reason for its refusal.
     pub(crate) fn refusal(&self) -> String {
         let refused = self.wait_for(|event| event["event"] == "refused" || event["event"] == "training_failed");
         refused["reason"].as_str().or(refused["error"].as_str()).unwrap().to_owned()

@@ -236,7 +236,7 @@ fn a_password_comes_from_its_file_and_is_never_shown() {
         assert!(!ran.to_string().contains("geheim"), "{ran}");
         ran
     };
-    // Nothing listens there.
+    // This port is closed.
     for (url, file) in
         [("postgres://ann@localhost:1/rows", Some(&*password)), ("postgres://ann:geheim@localhost:1/rows", None)]
     {

@@ -165,7 +165,7 @@ fn a_part_of_a_list_says_where_the_next_one_begins() {
     }
     assert_eq!(sizes[0], 2, "{sizes:?}");
     assert!(sizes.len() > 1, "{sizes:?}");
-    // An envelope of a whole list has no cursor.
+    // An envelope of a whole list lacks a cursor.
     assert_eq!(serde_json::Value::from(joined), served.operate(&["token", "list"]).data());
     assert_eq!(served.operate(&["token", "list", "--cursor", "tasks.1"]).code, 9, "a cursor of another list");
 }

@@ -1,4 +1,4 @@
-//! Participants whose trainer is a program that needs nothing of ours: Python's standard library.
+//! Participants whose trainer is a program that needs only Python's standard library.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;

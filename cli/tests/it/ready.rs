@@ -110,7 +110,7 @@ fn a_malformed_database_is_not_ready() {
     let path = data.join("coordinator.db");
     let mut bytes = std::fs::read(&path).unwrap();
     let page = usize::from(u16::from_be_bytes([bytes[16], bytes[17]]));
-    // A table or an index that holds nothing is needed for nothing that is done here.
+    // The requests here do not read an empty table or index.
     let is_empty = |page: &[u8]| matches!(page[0], 10 | 13) && page[3..5] == [0, 0];
     bytes.chunks_exact_mut(page).rfind(|page| is_empty(page)).unwrap().fill(0xff);
     std::fs::write(&path, bytes).unwrap();

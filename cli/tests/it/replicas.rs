@@ -1,5 +1,5 @@
-//! Two coordinators that serve and two that work, on one PostgreSQL database and one S3 store, behind a balancer: each is killed
-//! in its turn, and the others go on without it. They share no folder.
+//! Two coordinators that serve and two that work, on one PostgreSQL database and one S3 store, behind a balancer: each
+//! is killed in its turn, and the others continue. They have separate folders.
 
 #![cfg(target_os = "linux")]
 
@@ -143,7 +143,7 @@ impl Site {
         folder
     }
 
-    /// No process has created a file next to its keys.
+    /// Asserts that the folder of each process has only its keys.
     fn assert_nothing_is_shared(&self) {
         let mut looked_at = 0;
         for folder in std::fs::read_dir(&self.folder).unwrap().map(|entry| entry.unwrap().path()) {
@@ -158,7 +158,7 @@ impl Site {
         assert_eq!(looked_at, 5, "two that serve, two that work, and what they have from");
     }
 
-    /// One that serves, and takes no background step.
+    /// A coordinator that serves, with its background work switched off.
     pub(crate) fn serve(&self, index: usize, listen: &str) -> Served {
         let mut command = self.command("serve", index);
         command.env("TRIBUTARY_HTTP_LISTEN", listen).env("TRIBUTARY_WORK_ENABLED", "false");

@@ -146,7 +146,8 @@ fn a_secure_task_is_the_same_whether_tls_passes_through_or_ends_at_the_balancer(
         assert_eq!(round["reported"], 3, "{round}");
     }
 
-    // All requests went through it in the clear; each but the enrolments was signed, and no operator's token was among them.
+    // All requests went through it as plain text; each but the enrolments was signed, and operators' tokens were
+    // absent.
     let read = balancer.read.lock().unwrap();
     let text = String::from_utf8_lossy(&read);
     let count = |what: &str| text.matches(what).count();

@@ -13,7 +13,7 @@ pub(crate) struct Ran {
     pub(crate) stderr: String,
 }
 
-/// The executable, with nothing of this machine's environment that could steer it.
+/// The executable, without this machine's environment variables that could steer it.
 pub(crate) fn tributary() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tributary"));
     for name in ["SERVER", "CA", "TOKEN", "ENROLLMENT_TOKEN", "DATA_DIR", "LOG"] {
@@ -72,7 +72,7 @@ impl Ran {
     }
 }
 
-/// SHA-256 of each model that the demo publishes with these arguments, when nothing disturbs it.
+/// SHA-256 of each model that an undisturbed demo with these arguments publishes.
 pub(crate) fn undisturbed(args: &[&str]) -> Vec<Value> {
     let ran = run(&[&["--format", "json", "demo"][..], args].concat());
     assert_eq!(ran.code, 0, "{ran}");

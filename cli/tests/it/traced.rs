@@ -1,5 +1,6 @@
-//! One update, from the draw over the participant's training to the published version, is one trace: told by the participant, by the
-//! coordinators that it met and by those that took the steps, all of them processes over one PostgreSQL database.
+//! One update, from the draw over the participant's training to the published version, is one trace. Its spans come
+//! from the participant, the coordinators that it met and those that took the steps, all of them processes over one
+//! PostgreSQL database.
 
 #![cfg(target_os = "linux")]
 
@@ -87,7 +88,7 @@ fn one_update_is_followed_from_the_draw_to_the_version() {
             std::thread::sleep(Duration::from_millis(100));
         }
     }
-    // There are no names.
+    // Traces are free of names.
     let bodies = collector.bodies();
     let says = |text: &str| bodies.windows(text.len()).any(|window| window == text.as_bytes());
     let known = everybody.operate(&["participant", "list"]).data();

@@ -71,7 +71,7 @@ fn a_cut_line_or_a_lost_replica_costs_at_most_the_part_on_its_way() {
         let (up, down) = (line.up(), line.down());
         // What the round began with, and what it made: the last version, for the app.
         assert!(down < 2 * model + WINDOW + 500_000, "{down} bytes came of two models of {model}");
-        // Four cuts at intervals of 200 kB, and a replica: none loses a stored part.
+        // Four cuts at intervals of 200 kB, and a replica: all of them keep the stored parts.
         assert!(up < CUTS_UP[3] + 2 * last_part + 500_000, "{up} bytes left for an update of {input}");
     }
 }

@@ -1,5 +1,5 @@
-//! Wrong task files, generated: each key of a good one gets every value that it cannot have. The message names the key and says what
-//! would be right. What is said is kept in `wrong_tasks.txt` (see `wrong_lines`).
+//! Wrong task files, generated: each key of a good one gets every value that it cannot have. The message names the key
+//! and the valid values. The messages are in `wrong_tasks.txt` (see `wrong_lines`).
 
 use std::fmt::Write as _;
 
@@ -22,7 +22,7 @@ enum Kind {
     Part,
     /// One of some words.
     Word,
-    /// Yes or no.
+    /// A boolean.
     Switch,
 }
 

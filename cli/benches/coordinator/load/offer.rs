@@ -10,10 +10,10 @@ use wire::participant::CheckInReply;
 use crate::Outcome;
 use crate::server::{Device, Input};
 
-/// A participant that polls, and takes part when it is told to.
+/// A participant that polls, and takes part when it is assigned.
 pub(crate) struct Polling {
     device: Device,
-    /// Whether it is at work already: its next poll tells it so once more.
+    /// Whether it is at work already: its next poll returns the same assignment again.
     is_working: AtomicBool,
 }
 

@@ -70,7 +70,7 @@ impl Statement {
     }
 }
 
-/// Tells of the worst spells of polls that began at `began`, beside what is in the log of the database's server.
+/// Prints the worst spells of polls that began at `began`, next to the log of the database's server.
 pub(super) fn tell(offered: &Offered, began: f64, log: &str) {
     let mut spells = Spell::all(offered);
     let slow: usize = spells.iter().map(|spell| spell.polls).sum();

@@ -1,4 +1,4 @@
-//! The demo's output for programs: one JSON object per event. Fields are added, never renamed.
+//! The demo's output for programs: one JSON object per event. Changes only add fields.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -60,7 +60,7 @@ pub(super) struct RoundEvent {
     /// How the sum was computed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) work: Option<SumWorkView>,
-    /// Accuracy of the published model on the demo's held-out data; `None` if the round published none.
+    /// Accuracy of the published model on the demo's held-out data; `None` if the round did not publish one.
     pub(super) metrics: Option<Score>,
     /// Weighted means of the cohort's metrics: the received model on each member's held-out data, and its training.
     pub(super) cohort_metrics: BTreeMap<String, f64>,

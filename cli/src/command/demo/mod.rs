@@ -292,7 +292,7 @@ impl Demo {
     /// same model.
     fn federations(&self, scene: &Scene, methods: Vec<FlagValue>) -> Outcome<Vec<Federation>> {
         let federation = |method: Option<FlagValue>| {
-            // Without a method there is no personalization, also if the task file has one.
+            // Without a method personalization is off, also if the task file has one.
             let none = || {
                 FlagValue::by_itself(
                     "none",

@@ -44,7 +44,7 @@ pub(super) struct LiveTable {
 }
 
 impl LiveTable {
-    /// Prints nothing yet. In private tasks participants report no loss; epsilon replaces it.
+    /// A table that is still empty. In private tasks epsilon replaces the loss, which stays on the devices.
     pub(super) fn new(output: Output, is_private: bool) -> Self {
         let live = if output.is_live() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
         if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {

@@ -23,7 +23,7 @@ pub(super) fn write(task: &TaskRounds, out: &Path) -> io::Result<()> {
     let experiment = out.canonicalize()?.join(EXPERIMENT);
     let summary = &task.task.summary;
     let run = experiment.join(summary.id.0.simple().to_string());
-    // A metric that is no longer there would stay.
+    // Removes metrics of an earlier export that have since disappeared.
     match fs::remove_dir_all(&run) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

@@ -59,7 +59,7 @@ pub(super) struct Records {
     pub(super) rows: Vec<Vec<Cell>>,
 }
 
-/// A cell that says what a round is.
+/// A cell about a round.
 type Fact = (&'static str, Kind, fn(&TaskRounds, &RoundView) -> Cell);
 
 fn integer(number: u32) -> Cell {

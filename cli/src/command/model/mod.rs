@@ -213,7 +213,7 @@ async fn find(server: &Server, task: TaskId, version: Option<u32>) -> Outcome<Mo
 struct FetchedModel {
     path: PathBuf,
     version: u32,
-    /// The round that made it; none made the model that the task began with.
+    /// The round that made it; `None` for the model that the task began with.
     round: Option<u32>,
     sha256: Digest,
     /// Size of the file.

@@ -48,7 +48,7 @@ impl MetricsArgs {
 impl Metrics {
     pub(super) async fn end(self) {
         self.stop.cancel();
-        // It has nothing to keep.
+        // Ignores the result: the task is stateless.
         let _ = self.listening.await;
     }
 }

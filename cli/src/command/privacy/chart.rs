@@ -60,7 +60,7 @@ impl Scale {
             points.iter().flat_map(both).filter(|value| value.is_finite() && *value > 0.0)
         };
         let highest = values().fold(f64::NAN, f64::max);
-        // Nothing is left of an epsilon where delta allows everything.
+        // All epsilons may be 0, if delta allows everything.
         let highest = if highest.is_nan() { 1.0 } else { highest };
         let lowest = values().fold(highest, f64::min).max(highest * 10_f64.powf(-DECADES_MAX));
         let low = steps(lowest).filter(|step| *step <= lowest).fold(f64::NAN, f64::max);

@@ -100,7 +100,7 @@ enum CohortDraw {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 enum PublishedRestsOn {
-    /// Nothing: both figures rely on noise and clipping alone.
+    /// Both figures rely on noise and clipping alone.
     NoiseAlone,
     /// A secret draw, in a task without secure aggregation; with it, cohorts count as known.
     SecretDrawInTheClear,
@@ -147,7 +147,7 @@ struct Shares {
 struct CohortFor {
     /// The target for the published epsilon.
     epsilon: f64,
-    /// Smallest cohort that meets the target at the same noise on the mean; `None` if none does.
+    /// Smallest cohort that meets the target at the same noise on the mean; `None` if all cohorts miss it.
     cohort: Option<u32>,
 }
 
@@ -214,7 +214,7 @@ impl PlanArgs {
         self.sampling.unwrap_or(usual)
     }
 
-    /// With a banded matrix: that everybody takes turns, unless something else is asked for.
+    /// With a banded matrix: all participants take turns, unless the flags set another separation.
     fn separation(&self) -> Option<u32> {
         let takes_turns = self.mechanism == PrivacyMechanism::BandedMatrix && self.participations != Some(1);
         self.separation.or_else(|| takes_turns.then(|| Turns::longest_separation(self.population, self.cohort)))

@@ -1,6 +1,7 @@
-//! `tributary simulate`: thousands of devices under virtual time, with the coordinator and the participants of every day.
+//! `tributary simulate`: thousands of devices under virtual time, with the real coordinator and participants.
 //!
-//! What is told on stdout follows from the flags alone, so that it can be compared; how fast this machine was goes to stderr.
+//! The output on stdout follows from the flags alone, so that runs can be compared. The speed of this machine goes to
+//! stderr.
 
 use std::time::Duration;
 

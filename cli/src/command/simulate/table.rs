@@ -7,7 +7,7 @@ use wire::RoundState;
 
 use crate::output::{Cells, GrowingTable, bytes, duration, figure, number};
 
-/// In private tasks participants report no loss; epsilon replaces it.
+/// In private tasks epsilon replaces the loss, which stays on the devices.
 const LOSS: &str = "TRAIN LOSS";
 const EPSILON: &str = "EPSILON";
 

@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 /// What becomes of one sending of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// The coordinator never sees it.
+    /// The request is dropped before it reaches the coordinator.
     NotSent,
     /// The coordinator answers, and the client drops the exchange.
     AnswerLost,
@@ -27,7 +27,7 @@ pub(super) enum Fate {
 }
 
 impl Fate {
-    /// What goes wrong with each request, in this order but for where it begins; then nothing is lost any more.
+    /// The faults of each request, in this order but for where it begins; afterwards all answers arrive.
     pub(super) const WRONG: [Self; 4] = [Self::NotSent, Self::AnswerLost, Self::CutOff, Self::TwoHeads];
 }
 
@@ -54,7 +54,7 @@ struct Inner {
     ca_pem: String,
     /// Where among [`Fate::WRONG`] the troubles of each request begin.
     first: usize,
-    /// Of threads that no participant uses: a large answer waits there until it is read.
+    /// The client's own threads: a large answer waits there until it is read.
     threads: Handle,
     /// Replaced with the certificate.
     client: RwLock<reqwest::Client>,

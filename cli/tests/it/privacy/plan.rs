@@ -39,7 +39,7 @@ fn both_accountants_say_what_the_oracle_says() {
         assert!((got_rdp / rdp - 1.0).abs() < 1e-6, "{args}: RDP {got_rdp}, not {rdp}");
         // A finer grid may be below the oracle's, by what the grid of 1e-4 costs at most.
         assert!(got_pld > 0.98 * pld && got_pld < 1.02 * pld, "{args}: PLD {got_pld}, not {pld}");
-        // What is released is discrete and rounded: its bound is no lower than the textbook's.
+        // The released sum is discrete and rounded: its bound is at least the textbook's.
         assert!(number(&data, "/epsilon/published") >= 0.999 * got_pld, "{data}");
         assert!(number(&data, "/epsilon/cohort_known") >= number(&data, "/epsilon/published"), "{data}");
     }

@@ -138,7 +138,7 @@ async fn a_secret_that_is_told_is_found_in_every_channel_that_tells_it() {
     for told in channels.into_iter().chain(exports) {
         assert!(leaks.iter().any(|place| place.starts_with(told)), "{told} is not in {leaks:?}");
     }
-    // What has no names cannot tell one.
+    // Paths without names cannot leak one.
     for silent in ["/metrics", "/assets/"] {
         assert!(!leaks.iter().any(|place| place.starts_with(silent)), "{leaks:?}");
     }

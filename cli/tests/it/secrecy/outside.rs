@@ -31,7 +31,7 @@ impl<'a> Outside<'a> {
 
     async fn post(&self, path: &str, body: &Value) -> reqwest::Response {
         let request = self.client.post(self.url(path)).bearer_auth(&self.served.token).json(body);
-        // Without it there is no cookie.
+        // The coordinator sets a cookie only with this header.
         let request = request.header(REQUEST, REQUEST_OF_DASHBOARD);
         let answer = request.send().await.unwrap();
         assert!(answer.status().is_success(), "{path}: {}", answer.text().await.unwrap());
@@ -179,7 +179,7 @@ impl<'a> Outside<'a> {
         places
     }
 
-    /// Every path of these tasks that accepts a token, as in the contract, so that none is missed.
+    /// Every path of these tasks that accepts a token, from the contract, so that all are covered.
     async fn paths(&self, tasks: &[&str]) -> BTreeSet<String> {
         let document: Value = self.client.get(self.url(route::OPENAPI)).send().await.unwrap().json().await.unwrap();
         let participants: Value = self
@@ -249,7 +249,7 @@ impl<'a> Outside<'a> {
     }
 }
 
-/// The path once for each value, with the value in place of the placeholder; the path itself if it has no placeholder.
+/// The path once for each value, with the value in place of the placeholder; otherwise the path itself.
 fn each_of(path: &str, part: &str, values: &[&str]) -> Vec<String> {
     if !path.contains(part) {
         return vec![path.to_owned()];

@@ -1,5 +1,5 @@
-//! A coordinator has credentials of its database, its blob store and its identity provider, and the key of its certificate.
-//! None of its output contains them.
+//! A coordinator has credentials of its database, its blob store and its identity provider, and the key of its
+//! certificate. All of its output is free of them.
 
 #![cfg(target_os = "linux")]
 

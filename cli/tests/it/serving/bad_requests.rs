@@ -1,4 +1,4 @@
-//! Every invalid request gets an explanation, and no internal error.
+//! Every invalid request gets an explanation instead of an internal error.
 
 use serde_json::{Value, json};
 

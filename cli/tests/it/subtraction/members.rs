@@ -21,7 +21,7 @@ use crate::support::Served;
 /// Members, in batches of [`BATCH`] where a task demands batches.
 pub(super) const MEMBERS: usize = 9;
 pub(super) const BATCH: usize = 3;
-/// The longest poll of a coordinator whose rounds soon go on: no deadline may be shorter.
+/// The longest poll of a coordinator whose rounds are short: deadlines are at least that long.
 pub(super) const POLL_MS: u32 = 5000;
 /// Length of the model.
 pub(super) const VALUES: usize = 256;
@@ -111,7 +111,7 @@ pub(super) struct Opened {
     pub(super) set: Vec<f64>,
 }
 
-/// What members have told.
+/// Messages from the members.
 #[derive(Default)]
 pub(super) struct Told {
     /// Sizes of the batches that members were drawn into.

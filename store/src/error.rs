@@ -56,7 +56,7 @@ pub enum StoreError {
     Fault(#[source] Box<dyn Error + Send + Sync>),
 }
 
-/// What cannot be read any more, and why.
+/// Unreadable data, and the cause.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {source}")]
 struct Unreadable {
@@ -70,7 +70,7 @@ impl StoreError {
         Self::Corrupt(cause.into())
     }
 
-    /// [`StoreError::Corrupt`], because of what came of reading `what`.
+    /// [`StoreError::Corrupt`], because reading `what` failed.
     pub fn unreadable(what: impl Into<String>, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::corrupt(Unreadable { what: what.into(), source: source.into() })
     }
@@ -85,7 +85,7 @@ const TOO_MANY_FILES: [i32; 2] = [23, 24];
 
 impl From<io::Error> for StoreError {
     fn from(error: io::Error) -> Self {
-        // A reader of a blob that is far away wraps what its store said.
+        // A reader of a remote blob wraps its store's error.
         let error = match error.downcast::<Self>() {
             Ok(error) => return error,
             Err(error) => error,

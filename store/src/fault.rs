@@ -19,7 +19,7 @@ use crate::error::{Result, StoreError};
 use crate::sqlite::SqliteBackend;
 use crate::wake::Wake;
 
-/// What becomes of one durable change.
+/// Outcome of one durable change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteFate {
     Done,
@@ -53,7 +53,7 @@ impl Store {
     }
 }
 
-/// Rows in memory that can be set back to what they were when they were saved.
+/// Rows in memory that can be set back to a saved state.
 pub struct SavedRows(Arc<SqliteBackend>);
 
 impl SavedRows {
@@ -304,7 +304,7 @@ mod tests {
             // Waiting callers of a process without this knowledge check again.
             let is_lost = wakes.next().now_or_never() == Some(Some(crate::WakeEvent::Lost));
             assert_eq!(is_lost, is_told == Some(false), "{fate:?}");
-            // Another process sees what there is, whatever came of the first one.
+            // Another process sees the stored rows, after any outcome of the first one.
             let free = take(&store, Uuid::from_u128(2)).await.unwrap().unwrap();
             assert_eq!(free, !is_kept, "{fate:?}");
         }

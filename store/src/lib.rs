@@ -72,8 +72,8 @@ pub enum Blobs {
     Memory,
     /// A bucket that exists, of an S3-compatible store.
     S3(S3Config),
-    /// The same blobs in several places. What the primary does not take is not stored; another copy that is away gets
-    /// what it lacks when it is back.
+    /// The same blobs in several places. A blob that the primary rejects is not stored. Another copy that was away gets
+    /// the missing blobs when it is back.
     Replicated { primary: Box<Blobs>, others: Vec<Blobs> },
 }
 
@@ -150,10 +150,10 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens rows and blobs, creates what is missing, and migrates the database to the newest schema.
+    /// Opens rows and blobs, creates missing parts, and migrates the database to the newest schema.
     ///
     /// # Errors
-    /// `Schema` if the database has a newer schema than this program knows; `Full`; `Busy`; `Corrupt` if the file is
+    /// `Schema` if the database has a newer schema than this program supports; `Full`; `Busy`; `Corrupt` if the file is
     /// not a database; `Unreachable` if a server cannot be reached; `NoAccess` if it rejects the user or the database;
     /// `Fault` if a location cannot be reached.
     pub fn open(config: StoreConfig) -> BoxFuture<'static, Result<Self>> {

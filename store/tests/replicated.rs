@@ -186,7 +186,7 @@ async fn a_copy_that_was_away_gets_what_it_lacks() {
     assert_eq!(told(&world.on_s3(owed)), "owed");
     assert!(!world.on_s3(garbage).exists(), "no row names it");
     assert_eq!(world.store.blobs().troubles(), [""; 0]);
-    // What was collected while the copy was away is garbage there still.
+    // A copy that was away during the collection still has the garbage.
     let listed: HashSet<_> = world.store.blobs().list(ANY_AGE).await.unwrap().into_iter().collect();
     assert_eq!(listed, HashSet::from([before, owed, garbage]));
     assert!(world.store.blobs().collect(before, ANY_AGE).await.unwrap());

@@ -1,4 +1,4 @@
-//! Blobs in a real S3 server keep every promise of the suite, whatever happens to the server or to what it holds.
+//! Blobs in a real S3 server pass the suite, through faults of the server and damage to its data.
 
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::Path;

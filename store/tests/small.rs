@@ -1,4 +1,5 @@
-//! Small objects in a real S3 server: created once, replaced on condition, and destroyed for good, whatever becomes of requests.
+//! Small objects in a real S3 server: created once, replaced on condition, and destroyed for good, even if requests are
+//! lost.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -127,7 +128,7 @@ async fn an_object_is_overwritten_before_it_is_deleted_and_looked_for_after_it()
     objects.destroy("releases/b").await.unwrap();
 }
 
-/// Versions may be turned on at any time. What was there before is then kept under what overwrites it.
+/// Versions may be turned on at any time. An existing object then stays below the one that overwrites it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_object_whose_overwriting_makes_a_version_is_not_destroyed() {
     let (objects, server, _folder) = open().await;

@@ -95,7 +95,7 @@ async fn a_killed_process_loses_nothing_that_was_committed() {
     let mut unfinished = store.blobs().writer().await.unwrap();
     unfinished.write(Bytes::from(vec![1; 2 << 20])).await.unwrap();
 
-    // What a kill leaves: the files as they are now, the log not yet merged into the database.
+    // The files after a kill: as they are now, with the log not yet merged into the database.
     let after_kill = tempfile::tempdir().unwrap();
     copy(folder.path(), after_kill.path());
     let temporary = after_kill.path().join("blobs/tmp");
@@ -323,7 +323,7 @@ async fn everything_is_its_owners_alone_and_what_was_not_is_mended() {
     let store = use_it(&root).await;
     assert_private(&root, 6);
 
-    // What an earlier version left, which took what the umask gives.
+    // Leftovers of an earlier version, whose permissions follow the umask.
     walk(&root, &mut |path, _| {
         let wide = if path.is_dir() { 0o755 } else { 0o644 };
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(wide)).unwrap();

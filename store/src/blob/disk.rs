@@ -55,7 +55,7 @@ pub(crate) struct DiskBlobs {
 }
 
 impl DiskBlobs {
-    /// Opens the folder, creates what is missing and removes leftovers of unfinished writers.
+    /// Opens the folder, creates missing parts and removes leftovers of unfinished writers.
     pub(crate) async fn open(folder: PathBuf, clock: Arc<dyn Clock>) -> Result<Self> {
         blocking(move || {
             let lock = Arc::new(prepare(&folder)?);

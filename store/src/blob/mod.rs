@@ -110,7 +110,7 @@ pub trait BlobStore: Send + Sync {
         Ok(0)
     }
 
-    /// What an operator should know of copies that are away, one line each.
+    /// Problems of unreachable copies that an operator should know, one line each.
     fn troubles(&self) -> Vec<String> {
         Vec::new()
     }

@@ -1,4 +1,4 @@
-//! Files with bytes that arrive piece by piece, hashed on the way: what becomes of one is decided at its end.
+//! Files with bytes that arrive piece by piece, hashed on the way. The end decides whether a file is kept.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write as _};

@@ -125,7 +125,7 @@ pub async fn offers_are_replaced_and_revealed_once(store: &Store) {
     refused!(store, |tx| tx.insert_batch_offer(&offer(9, 1)));
 }
 
-/// A failed draw counts against those who have not revealed, in its task and from `since` on, and until a later draw has a result.
+/// A failed draw counts against silent members, in its task and from `since` on, and until a later draw has a result.
 pub async fn failed_draws_name_those_who_did_not_reveal(store: &Store) {
     collecting(store, 3).await;
     let result: Result<()> = store

@@ -27,7 +27,7 @@ fn is_refused<T>(named: &Result<T>, blob: Digest) -> bool {
     matches!(named, Err(StoreError::BeingRemoved(found)) if *found == blob)
 }
 
-/// Whatever a row would name: model, state, input, sums. What a row names is not doomed.
+/// Covers all rows that name blobs: models, states, inputs, sums. A named blob is not doomed.
 pub async fn no_row_names_a_doomed_blob(store: &Store) {
     let open = &collecting(store, 2).await;
     let kept: Result<()> = store
@@ -95,7 +95,7 @@ pub async fn a_blob_that_was_spared_is_named_when_that_is_known(store: &Store) {
     named.unwrap();
 }
 
-/// What a collector that died has doomed is found by the next; what was collected is forgotten after a time.
+/// The next collector finds the blobs that a dead one has doomed. Collected blobs are forgotten after a time.
 pub async fn dooms_are_found_again_and_forgotten(store: &Store) {
     let [first, second] = [digest(1), digest(2)];
     doom(store, &[first, second]).await;

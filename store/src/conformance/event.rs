@@ -273,7 +273,7 @@ pub async fn events_of_an_actor_are_found_by_an_index(store: &Store) {
         let (sql, named) = actor.sql();
         let explained: &'static str = Box::leak(format!("{} {}", store.rows.explain(), sql.of_all).into_boxed_str());
         let filter = &EventFilter::default();
-        // In one transaction: a connection of SQLite that is open already does not see what another one has found.
+        // In one transaction: an open connection of SQLite does not see the statistics that another one gathered.
         let result: Result<Vec<PlanLine>> = store
             .transact("test", |tx| {
                 Box::pin(async move {

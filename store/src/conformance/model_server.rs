@@ -4,13 +4,13 @@ use super::sample::{after, task, task_id};
 use crate::entity::model_server::ModelServer;
 use crate::{Result, Store};
 
-/// What a server of this task said at this time; it counts for 100 ms.
+/// The report of a server of this task at this time; it is valid for 100 ms.
 fn server(of: u128, name: &str, at: i64) -> ModelServer {
     let report = format!("{{\"said\":{at}}}");
     ModelServer { task: task_id(of), name: name.to_owned(), report, told_at: after(at), expires_at: after(at + 100) }
 }
 
-/// A server is listed with what it said last, by its name, until that expires or it leaves.
+/// A server is listed with its last report, by its name, until that expires or the server leaves.
 pub async fn a_server_counts_until_it_leaves_or_is_silent(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {

@@ -10,8 +10,8 @@ use crate::entity::open_task::OpenTask;
 use crate::entity::task::TaskRow;
 use crate::{Result, Store};
 
-/// Those that are ACTIVE, draw the cohort of a round or still need the participant, oldest first; with a name, that task, whatever its
-/// status.
+/// Open tasks are ACTIVE, draw the cohort of a round or still need the participant; the list begins with the oldest.
+/// With a name, it has that task in any status.
 pub async fn open_tasks_are_those_with_work(store: &Store) {
     let open = &collecting(store, 2).await;
     let result: Result<()> = store

@@ -217,8 +217,8 @@ async fn check_in(tx: &mut Transaction<'_>, participants: &[u8]) -> Result<()> {
     tx.upsert_check_ins(&participants.iter().map(check_in).collect::<Vec<_>>()).await
 }
 
-/// A participant that restarts gets its place back, whatever it has answered so far; without secure aggregation, an
-/// accepted input ends its part.
+/// A participant that restarts gets its place back, after any of its answers; without secure aggregation, an accepted
+/// input ends its part.
 pub async fn a_participant_is_needed_until_it_has_answered_everything(store: &Store) {
     let open = &sharing(store, 5).await;
     let result: Result<()> = store

@@ -40,7 +40,7 @@ pub async fn a_message_counts_once(store: &Store) {
     }
 }
 
-/// In the order of ids, whatever the order of arrival.
+/// In the order of ids, for any order of arrival.
 pub async fn messages_are_listed_and_counted_by_kind(store: &Store) {
     let open = &collecting(store, 4).await;
     let result: Result<()> = store

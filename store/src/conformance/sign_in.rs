@@ -37,7 +37,7 @@ fn identity(n: u8) -> Holder {
     Holder::Identity(KnownIdentity { issuer: "https://id.example".to_owned(), subject_sha256: digest(n), claim_values })
 }
 
-/// It is found until it is ended, expires or is removed; whatever becomes of its token.
+/// It is found until it is ended, expires or is removed, independently of its token.
 pub async fn a_sign_in_counts_until_it_ends(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {

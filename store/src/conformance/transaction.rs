@@ -15,7 +15,7 @@ async fn insert(store: &Store, n: u128) -> Result<()> {
     store.transact("test", |tx| Box::pin(async move { tx.insert_task(&task(n, &format!("task-{n}"))).await })).await
 }
 
-/// Whatever ends a transaction before its commit undoes all of it and releases its locks.
+/// A transaction that ends before its commit, in any way, is rolled back and releases its locks.
 pub async fn an_error_or_a_drop_leaves_nothing(store: &Store) {
     let failed: Result<()> = store
         .transact("test", |tx| {

@@ -1,6 +1,6 @@
-//! What a database has to do for this crate: run statements with bound values in transactions, and give their rows.
+//! The interface of a database: run statements with bound values in transactions, and return their rows.
 //!
-//! Everything above is written once: what is bound and read is a [`Value`], and each entity's statements lie with its
+//! Everything above is written once: bound and read values are a [`Value`], and each entity's statements lie with its
 //! type. A module of its own below, such as `sqlite`, implements [`Backend`] and [`Driver`] for one database.
 
 #[macro_use]
@@ -117,7 +117,7 @@ pub(crate) trait Driver: Send {
 
 /// A statement with its arguments.
 pub(crate) struct Query<'q> {
-    /// SQL, with braces for what databases spell differently:
+    /// SQL, with braces for the differences between databases:
     ///
     /// - `{?4 participant:bytes serial:integer}` has the rows of argument 4, a [`Value::List`], with these columns. Kinds
     ///   are `bytes`, `integer`, `real` and `text`;

@@ -172,7 +172,7 @@ struct Released {
 columns!(Released { place, attempt, created_at, device_failure });
 
 impl Found {
-    /// What is looked for of the device at `place`: its newest sum, and the newest at which a device failed.
+    /// Times to look up for the device at `place`: its newest sum, and the newest at which a device failed.
     fn moments(&self, place: u32) -> impl Iterator<Item = (u32, Timestamp, &str, &str)> {
         let (device, coordinator) = self.name.columns();
         let before = self.failed_at.filter(|at| *at != self.last_at);

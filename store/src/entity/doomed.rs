@@ -61,7 +61,7 @@ impl Transaction<'_> {
         Ok(is_over.map(|is_over| if is_over { Removal::Over } else { Removal::UnderWay }))
     }
 
-    /// Called by whatever names a blob in a row.
+    /// Called before a row names a blob.
     ///
     /// # Errors
     /// `BeingRemoved`.

@@ -8,7 +8,7 @@ use federation::time::Timestamp;
 use crate::error::Result;
 use crate::transaction::Transaction;
 
-/// What a server of a task's model said last.
+/// Last report of a server of a task's model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelServer {
     pub task: TaskId,
@@ -68,7 +68,7 @@ impl Transaction<'_> {
         Ok(is_removed)
     }
 
-    /// Removes what has expired by `now`; returns its number.
+    /// Removes reports that have expired by `now`; returns their number.
     pub async fn forget_model_servers(&mut self, now: Timestamp) -> Result<u32> {
         self.change("DELETE FROM model_server WHERE expires_at <= ?1", now).await
     }

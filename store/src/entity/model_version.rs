@@ -108,7 +108,7 @@ impl Transaction<'_> {
         .await
     }
 
-    /// A version with what became of its file.
+    /// A version with the state of its file.
     pub async fn stored_version(&mut self, task: TaskId, version: u32) -> Result<Option<StoredVersion>> {
         self.find("SELECT * FROM model_version WHERE task = ?1 AND version = ?2", (task, version)).await
     }

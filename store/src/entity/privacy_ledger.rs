@@ -47,7 +47,7 @@ impl Transaction<'_> {
         .await
     }
 
-    /// What an attempt was charged.
+    /// The charge of an attempt.
     pub async fn privacy_row_of(&mut self, attempt: Attempt) -> Result<Option<PrivacyRow>> {
         self.find("SELECT * FROM privacy_ledger WHERE task = ?1 AND number = ?2 AND attempt = ?3", attempt).await
     }

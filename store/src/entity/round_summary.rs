@@ -224,7 +224,7 @@ impl<T: FromRow> FromRow for Placed<T> {
     }
 }
 
-/// With what the round made and what it cost.
+/// With the round's version and cost.
 impl FromRow for RoundSummary {
     fn from_row(row: &Row<'_>) -> Result<Self> {
         let (made, work) = (Option::from_row(row)?, Option::from_row(row)?);

@@ -56,7 +56,7 @@ impl Transaction<'_> {
         .await
     }
 
-    /// Who was drawn for an attempt, in the order of ids.
+    /// The participants that were drawn for an attempt, in the order of ids.
     pub async fn sampled(&mut self, attempt: Attempt) -> Result<Vec<ParticipantId>> {
         self.list(
             "SELECT participant FROM sampled WHERE task = ?1 AND number = ?2 AND attempt = ?3 ORDER BY participant",

@@ -117,7 +117,7 @@ impl Transaction<'_> {
         .await
     }
 
-    /// Who sent a message of this kind, in the order of ids.
+    /// The senders of messages of this kind, in the order of ids.
     pub async fn message_senders(&mut self, attempt: Attempt, kind: MessageKind) -> Result<Vec<ParticipantId>> {
         self.list(
             "SELECT participant FROM session_message
@@ -129,8 +129,8 @@ impl Transaction<'_> {
 
     /// Deletes the content of messages of these kinds, but not the record that they were sent; returns their number.
     ///
-    /// What is forgotten is overwritten in the database file, not merely marked as free. The write-ahead log may hold it
-    /// until it is used anew, so what must not outlive this call even there has to be stored sealed.
+    /// The content is overwritten in the database file, not merely marked as free. The write-ahead log may hold it
+    /// until it is used anew, so content that must not outlive this call even there has to be stored sealed.
     pub async fn clear_messages(&mut self, attempt: Attempt, kinds: &[MessageKind]) -> Result<u32> {
         self.change(
             "UPDATE session_message SET message = NULL

@@ -1,4 +1,4 @@
-//! Where participants stand in attempts, in one statement for all: what decides whether their answers count.
+//! The standing of participants in attempts, in one statement for all. It decides whether their answers count.
 
 use federation::id::{Attempt, Digest, ParticipantId};
 use federation::round::{AssignmentState, Round};

@@ -34,7 +34,7 @@ pub struct TaskRow {
 pub struct TaskChange {
     pub status: TaskStatus,
     pub at: Timestamp,
-    /// Who or why, for people.
+    /// The actor or the reason, for people.
     pub detail: Option<String>,
 }
 

@@ -51,7 +51,7 @@ pub struct OperatorToken {
     /// From then on it does not count; `None`: it counts until it is revoked.
     pub expires_at: Option<Timestamp>,
     pub revoked_at: Option<Timestamp>,
-    /// What it is for.
+    /// Tasks that the token gives access to.
     pub tasks: TaskScope,
 }
 
@@ -75,10 +75,10 @@ impl OperatorToken {
     }
 }
 
-/// What an operator may see and change.
+/// Data that an operator may see and change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum TaskScope {
-    /// Every task, and what is not of a task.
+    /// Every task, and everything outside tasks.
     #[default]
     All,
     /// Only these tasks and their parts.

@@ -91,7 +91,7 @@ impl PostgresBackend {
     }
 }
 
-/// A pause after `attempt` attempts, uniform up to a bound that doubles: those who met must not meet again.
+/// A pause after `attempt` attempts, uniform up to a bound that doubles, so that colliding transactions diverge.
 fn pause(seed: u64, number: u64, attempt: u32) -> Duration {
     let bound = FIRST_PAUSE.saturating_mul(1 << attempt.saturating_sub(1).min(16)).min(LONGEST_PAUSE);
     // SplitMix64 suffices: a pause is public.
@@ -125,7 +125,7 @@ impl Backend for PostgresBackend {
         Ok(Some(Timestamp(now)))
     }
 
-    /// The server keeps its log, and its archive and standbys have copies: only what was sealed may ever be in rows.
+    /// The server keeps its log, and its archive and standbys have copies: rows may contain only sealed secrets.
     async fn empty_log(&self) -> Result<()> {
         Ok(())
     }

@@ -50,7 +50,7 @@ impl Patience {
     }
 }
 
-/// What an answer is, if it comes in time.
+/// Waits for an answer until the limit.
 ///
 /// # Errors
 /// `Unreachable`.

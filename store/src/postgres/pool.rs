@@ -1,5 +1,5 @@
-//! A pool of connections; each is lent to one caller at a time. One that was not given back is closed, which undoes what
-//! it had begun.
+//! A pool of connections; each is lent to one caller at a time. A connection that was not given back is closed, which
+//! rolls back its transaction.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -59,7 +59,7 @@ pub(super) fn copy(source: Connection, to: &Path, mut on_progress: impl FnMut(Co
     Ok(())
 }
 
-/// What SQLite finds malformed, and rows whose reference leads nowhere; reads everything.
+/// Malformed parts found by SQLite, and rows with dangling references; reads everything.
 pub(super) fn problems(connection: &Connection) -> Result<Vec<String>> {
     let mut found = Vec::new();
     let mut checked = connection.prepare("PRAGMA integrity_check").map_err(translate)?;

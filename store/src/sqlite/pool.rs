@@ -22,7 +22,7 @@ pub(super) struct Pool {
 /// A lent connection; returned when dropped.
 pub(super) struct Loan {
     held: Option<Held>,
-    /// The transaction that was started, whatever its outcome.
+    /// The transaction that was started, with any outcome.
     begun: Option<Mode>,
     may_block: bool,
 }

@@ -16,7 +16,7 @@ use tokio::sync::{broadcast, mpsc};
 /// Number of events kept for a slow subscriber before it loses the oldest.
 const CAPACITY: usize = 1024;
 
-/// What may have changed.
+/// Rows that may have changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WakeEvent {

@@ -106,7 +106,7 @@ async fn who_was_stopped_in_the_middle_of_a_transaction_holds_no_lock_and_begins
 async fn a_connection_that_alone_fell_silent_is_made_anew() {
     let Some((_cluster, _, line, store)) = at_the_end_of_a_line().await else { return };
     assert!(take(&store, "before").await.unwrap());
-    // What was idle is forgotten by something in between: it swallows the next bytes, and a new connection carries.
+    // A middlebox forgets the idle connection: it drops the next bytes, and a new connection works.
     line.fall_silent();
     let taken = {
         let store = store.clone();

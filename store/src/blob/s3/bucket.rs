@@ -28,7 +28,7 @@ use crate::error::{Result, StoreError};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct S3Config {
     pub bucket: String,
-    /// What the keys of all blobs begin with, without slashes at its ends; may be empty.
+    /// Common prefix of the keys of all blobs, without slashes at its ends; may be empty.
     pub prefix: String,
     /// `https://HOST[:PORT]`; `None` for Amazon's of the region.
     pub endpoint: Option<String>,
@@ -48,7 +48,7 @@ pub struct S3Config {
 /// Where the credentials of an S3 store are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum S3Credentials {
-    /// The usual `AWS_*` variables, or what the machine that runs this gets from its host.
+    /// The usual `AWS_*` variables, or credentials that this machine gets from its host.
     Environment,
     /// A file with `aws_access_key_id = …`, `aws_secret_access_key = …`, and perhaps `aws_session_token = …`.
     File(PathBuf),
@@ -67,7 +67,7 @@ pub(super) struct Bucket {
     pub(super) client: AmazonS3,
     prefix: String,
     place: String,
-    /// What its client sends requests with.
+    /// The client that sends the requests.
     asks: HttpClient,
     clock: Arc<dyn Clock>,
     watch: Arc<Watch>,
@@ -106,7 +106,7 @@ impl Bucket {
         Ok((head.status, String::from_utf8_lossy(&body).into_owned()))
     }
 
-    /// An error because of what this bucket is, or does.
+    /// An error of this bucket's type or behaviour.
     pub(super) fn unusable(&self, why: &str) -> StoreError {
         StoreError::fault(format!("{}: {why}", self.place))
     }
@@ -214,7 +214,7 @@ impl Bucket {
         if says_absent(error) { StoreError::MissingBlob(digest) } else { self.explain(error) }
     }
 
-    /// What to do about a failed request, in one line.
+    /// The remedy for a failed request, in one line.
     pub(super) fn explain(&self, error: &object_store::Error) -> StoreError {
         let said = told(error);
         let is = |codes: &[&str]| codes.iter().any(|code| said.contains(code));

@@ -26,11 +26,11 @@ const NO_VERSION: &str = "null";
 /// Small objects below a prefix of a bucket.
 pub struct SmallObjects {
     bucket: Bucket,
-    /// The same bucket, whose client sends each request once: for what must not be created anew by a late copy.
+    /// The same bucket, with a client that sends each request once: a late copy must not recreate an object.
     once: Bucket,
 }
 
-/// Whether a bucket keeps what is deleted.
+/// Whether a bucket keeps deleted objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeepsVersions {
     No,
@@ -58,8 +58,8 @@ impl SmallObjects {
         Ok(objects)
     }
 
-    /// Whether the bucket keeps to conditions: the second creation of an object is refused, and so is a replacement of what is not
-    /// there any more.
+    /// Whether the bucket supports conditions: it must reject the second creation of an object, and the replacement of
+    /// a missing one.
     async fn try_conditions(&self, probe: &str) -> Result<()> {
         let ignored = |condition: &str| {
             let why = format!(
@@ -172,7 +172,7 @@ impl SmallObjects {
             let Some((there, _)) = self.read(name).await? else { return Ok(()) };
             let zeros = Bytes::from(vec![0; there.len()]);
             let put = client.put(&path, zeros.into()).await.map_err(|error| self.bucket.explain(&error))?;
-            // What was there has become the version before, which a deletion would only hide.
+            // The overwritten object has become the previous version, which a deletion would only hide.
             self.keeps_none(put.version.as_deref())?;
             match client.delete(&path).await {
                 Err(error) if !says_absent(&error) => return Err(self.bucket.explain(&error)),

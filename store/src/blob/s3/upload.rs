@@ -79,7 +79,7 @@ pub(super) async fn upload(bucket: &Bucket, digest: Digest, source: &Source) -> 
     match stored.await {
         Ok(_) => Ok(()),
         Err(error) => {
-            // A rule of the bucket removes what this does not: the server may be away.
+            // The server may be away. A rule of the bucket removes the upload then.
             if let Err(left) = bucket.client.abort_multipart(&key, &id).await {
                 tracing::debug!(%digest, error = %left, "could not abort an upload");
             }

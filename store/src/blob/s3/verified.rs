@@ -37,7 +37,7 @@ struct Kept {
     looked: Timestamp,
 }
 
-/// What changes when an object is written.
+/// Attributes that change when an object is written.
 #[derive(PartialEq, Eq)]
 struct Identity {
     etag: Option<String>,

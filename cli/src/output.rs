@@ -89,7 +89,7 @@ pub(crate) fn check_writable(path: &Path) -> Outcome {
         .open(path)
         .map_err(Failure::because(Exit::Io, format!("cannot write {}", path.display())))?;
     if is_new {
-        // Whatever happens to it, it can be written again.
+        // Ignores the error, since the file can be written again.
         let _ = std::fs::remove_file(path);
     }
     Ok(())

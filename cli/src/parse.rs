@@ -1,4 +1,4 @@
-//! Parses the command line, and extends clap's errors with what would be right.
+//! Parses the command line, and extends clap's errors with the valid values.
 
 use std::error::Error as _;
 use std::io::IsTerminal as _;
@@ -16,7 +16,7 @@ const HELP_COLUMNS: usize = 100;
 /// Parses the process's arguments.
 ///
 /// # Errors
-/// What is wrong with them, and what would be right.
+/// The error, with a valid form.
 pub(crate) fn cli() -> Result<Cli, clap::Error> {
     let stdout = std::io::stdout().is_terminal().then(|| console::Term::stdout().size_checked()).flatten();
     let columns = stdout.map_or(HELP_COLUMNS, |(_, columns)| HELP_COLUMNS.min(columns.into()));
@@ -92,7 +92,7 @@ fn variable(command: &clap::Command, long: &str) -> Option<String> {
     own.or_else(|| command.get_subcommands().find_map(|subcommand| variable(subcommand, long)))
 }
 
-/// What would have been right, where the error of the value itself does not say it.
+/// The valid form, if the value's own error lacks it.
 fn expected(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     if let Some(error) = error.downcast_ref::<ParseIntError>() {
         return Some(match error.kind() {

@@ -1,5 +1,5 @@
-//! What operators should know of a private task before it starts: how far devices with the SDK's defaults go along, and
-//! whether its promise is worth much.
+//! Notes for operators on a private task before it starts: the participations that the SDK's defaults allow, and the
+//! strength of its promise.
 
 use client_sdk::Lifetime;
 use learning::privacy::{PlanError, PlanRequest, promise_warnings};

@@ -51,7 +51,7 @@ pub(crate) fn read(path: &Path) -> Outcome<TaskSpec> {
     Ok(spec)
 }
 
-/// The text as a task, or what is wrong with it.
+/// The text as a task, or its error.
 fn parse(text: &str) -> Result<TaskSpec, String> {
     let reader = toml::Deserializer::parse(text).map_err(|error| in_words(&error.to_string()))?;
     serde_path_to_error::deserialize(reader).map_err(|error| {

@@ -1,5 +1,5 @@
-//! What every run begins with: an authority, an operator, and devices that are enrolled. Enrolling costs more than most of a
-//! run, so it is done once for each number of devices, and the rows are set back to it.
+//! The start of every run: an authority, an operator, and devices that are enrolled. Enrolling costs more than most of
+//! a run, so it is done once for each number of devices, and the rows are set back to it.
 
 use std::collections::BTreeMap;
 use std::path::Path;

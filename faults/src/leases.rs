@@ -62,7 +62,7 @@ impl LeaseWatch {
     }
 }
 
-/// What background work alone changes.
+/// The counts that only background work changes.
 fn work(pulse: &Pulse) -> (u32, u32, u32, u32) {
     (pulse.versions, pulse.transitions, pulse.folded, pulse.released)
 }

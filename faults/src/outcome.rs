@@ -21,7 +21,7 @@ task_spec::named_enum! {
         Leases = "leases",
         /// Every blob that a row names is there.
         Blobs = "blobs",
-        /// What is due is noticed by a wake-up, not only by looking now and then.
+        /// A wake-up announces due work, not only an occasional poll.
         Wakes = "wakes",
         /// Once faults stop, each task ends, or reports a reason.
         Progress = "progress",
@@ -32,7 +32,7 @@ task_spec::named_enum! {
     }
 }
 
-/// What did not hold, and how.
+/// The violated check, and the details.
 pub(super) type Broken = (Check, String);
 
 /// Something that must hold and did not.
@@ -44,7 +44,7 @@ pub struct Violation {
     pub at_ms: u64,
 }
 
-/// What came of a schedule.
+/// Outcome of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Run {
     /// Messages, steps, deaths and other events that were performed.
@@ -59,11 +59,11 @@ pub struct Run {
 /// Mistakes of the simulated surroundings, for tests that must notice them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flaws {
-    /// Disks lose what was written by a process that loses its power.
+    /// Disks lose unflushed data of a process that loses its power.
     pub forgets_to_flush: bool,
     /// A journal that is set back takes its generation with it.
     pub copies_generation: bool,
-    /// Disks say that what they hold cannot have changed.
+    /// Disks claim that their content cannot have changed.
     pub trusts_disks: bool,
     /// Coordinators miss wake-ups for background work.
     pub loses_wakes: bool,

@@ -11,13 +11,13 @@ use super::schedule::Schedule;
 use super::world::Place;
 use crate::SetupError;
 
-/// Runs after which what metrics collect is put together.
+/// Number of runs between cleanups of the collected metrics.
 const TIDIED: u64 = 50;
 
 /// A place for the files of runs, removed at the end.
 pub struct Runner {
     folder: tempfile::TempDir,
-    /// What runs begin with, by the number of devices.
+    /// Starting states of runs, by the number of devices.
     bases: BTreeMap<u32, Base>,
     runs: u64,
     flaws: Flaws,

@@ -119,7 +119,7 @@ pub enum Operation {
         action: u64,
         for_ms: u64,
     },
-    /// Before its `action`-th action the device's journal is set back to what it was before its `to`-th.
+    /// Before its `action`-th action the device's journal is set back to its state before the `to`-th.
     SetBackDevice {
         device: u32,
         action: u64,
@@ -137,7 +137,7 @@ pub enum Operation {
         at_ms: u64,
         for_ms: u64,
     },
-    /// The disk changes a bit of what this request of the device had stored.
+    /// The disk changes a bit of the input that this request of the device stored.
     DamageInput {
         device: u32,
         request: u64,

@@ -1,5 +1,5 @@
-//! Authenticated polls over kept-alive TLS connections: how many one core of the coordinator answers, and what those cost who
-//! only wait.
+//! Authenticated polls over kept-alive TLS connections: polls per second on one core of the coordinator, and the cost
+//! of waiting participants.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,14 +9,14 @@ use client_sdk::identity::Identity;
 use crate::Outcome;
 use crate::server::{Device, Server};
 
-/// All come from one address, with one operator's token: limits for those are not what is measured.
+/// All come from one address, with one operator's token, so their limits are raised.
 const UNLIMITED: [(&str, &str); 3] = [
     ("TRIBUTARY_HTTP_OPERATOR_RATE", "1000000"),
     ("TRIBUTARY_HTTP_ADDRESS_RATE", "1000000"),
     ("TRIBUTARY_HTTP_CONNECTIONS_MAX", "15000"),
 ];
 
-/// Those who poll at once; the others wait for their next turn.
+/// Number of concurrent polls; the other participants wait for their next turn.
 const AT_ONCE: usize = 100;
 const SECONDS: u64 = 5;
 

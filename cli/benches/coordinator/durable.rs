@@ -1,4 +1,4 @@
-//! What durable commits cost rounds: the same rounds with rows and blobs on the disk, and with both in memory, in turn.
+//! Cost of durable commits: the same rounds with rows and blobs on the disk, and with both in memory, in turn.
 
 use crate::Outcome;
 use crate::rounds::{Figures, measured, median};

@@ -187,13 +187,13 @@ async fn follow(mut stream: impl Stream<Item = reqwest::Result<Bytes>> + Unpin, 
     }
 }
 
-/// A thread that takes what comes of streams, as it comes from their sockets.
+/// A thread that reads streams from their sockets.
 struct Readers {
     thread: std::thread::JoinHandle<Outcome<Taken>>,
     stopped: CancellationToken,
 }
 
-/// What the readers took, all together.
+/// Totals of all readers.
 struct Taken {
     bytes: u64,
     pieces: u64,

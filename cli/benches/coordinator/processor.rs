@@ -7,18 +7,18 @@ use crate::Outcome;
 /// Ticks of `/proc` in a second, on every Linux.
 const TICKS: f64 = 100.0;
 
-/// What a process has used itself, in seconds.
+/// Processor time of a process itself, in seconds.
 pub(crate) fn seconds(process: u32) -> Outcome<f64> {
     Ok(Usage::of(process)?.own)
 }
 
-/// What this thread has used, in seconds.
+/// Processor time of this thread, in seconds.
 pub(crate) fn thread_seconds() -> Outcome<f64> {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat")?;
     Ok(told.split_whitespace().next().ok_or("the system tells nothing of threads")?.parse::<f64>()? / 1e9)
 }
 
-/// What a process has used, with all that it started: those that ended and were waited for, and those that run.
+/// Processor time of a process with all its children, both running and awaited ones, in seconds.
 pub(crate) fn family_seconds(process: u32) -> Outcome<f64> {
     let first = Usage::of(process)?;
     let mut sum = first.own + first.ended;

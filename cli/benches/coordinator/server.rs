@@ -82,8 +82,8 @@ impl Server {
         &self.ca_pem
     }
 
-    /// Creates a task with a model of `parameters` numbers in which all of `cohort` take part: what the coordinator itself costs,
-    /// without the phases of secure aggregation.
+    /// Creates a task with a model of `parameters` numbers in which all of `cohort` take part. It measures the
+    /// coordinator itself, without the phases of secure aggregation.
     pub(crate) async fn create_task(&self, parameters: usize, cohort: u32, rounds: u32) -> Outcome {
         self.create_task_named(TASK, parameters, cohort, rounds).await
     }
@@ -144,7 +144,7 @@ impl Server {
         Ok(text.lines().filter_map(counter).collect())
     }
 
-    /// What reads all metrics, without a token.
+    /// A reader of all metrics, without a token.
     pub(crate) fn metrics_reader(&self) -> impl Fn() -> BoxFuture<'static, Outcome<String>> + Send + use<> {
         let (operator, url) = (self.operator.clone(), format!("http://{}/metrics", self.health));
         move || {

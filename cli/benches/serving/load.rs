@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// What a server did.
+/// Measurements of a server.
 pub(crate) struct Figures {
     /// Requests per second.
     pub(crate) rate: f64,
@@ -57,7 +57,7 @@ pub(crate) async fn closed(address: &str, process: u32, connections: usize, seco
     Figures { rate: count / took, per_processor_second: count / used, p50_ms, p99_ms }
 }
 
-/// Requests at this rate, whatever the answers take; the time of each counts from when it was due.
+/// Requests at this rate, for any latency; the time of each counts from when it was due.
 pub(crate) async fn open(address: &str, connections: usize, rate: f64, seconds: u64) -> (f64, f64) {
     let began = Instant::now();
     let end = began + Duration::from_secs(seconds);

@@ -156,7 +156,7 @@ fn about(event: &Event) -> String {
     words.join(", ")
 }
 
-/// What was exported.
+/// Output of an export.
 #[derive(Serialize)]
 struct Exported<'f> {
     path: &'f Path,
@@ -226,7 +226,7 @@ impl Verify {
 
 /// A head in one of the forms in which it can be kept.
 fn read_head(path: &Path) -> Outcome<Head> {
-    /// What `audit head --format json` prints.
+    /// Output of `audit head --format json`.
     #[derive(serde::Deserialize)]
     struct Answer {
         data: AuditKeyView,

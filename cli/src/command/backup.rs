@@ -1,4 +1,4 @@
-//! `tributary backup`: copies what a coordinator must not lose, while it serves.
+//! `tributary backup`: copies a coordinator's essential data, while it serves.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! What backup, restore and check have in common: which coordinator's data, progress, and failures.
+//! Common parts of backup, restore and check: the choice of the coordinator's data, progress, and failures.
 
 use std::path::PathBuf;
 

@@ -27,7 +27,7 @@ fn as_escape(safe: &mut String, letter: char) {
     safe.extend(letter.escape_default());
 }
 
-/// `\u009b`: what JSON and TOML read in a string. All these characters have four digits.
+/// `\u009b`, an escape of strings in JSON and TOML. All these characters have four digits.
 fn as_json(safe: &mut String, letter: char) {
     let _ = write!(safe, "\\u{:04x}", u32::from(letter));
 }

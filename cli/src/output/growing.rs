@@ -4,7 +4,7 @@ use super::escape;
 use super::table::{Cells, GAP};
 use super::width::{to_left, to_right};
 
-/// A heading, how wide its column is, and what is in it.
+/// A heading, the width of its column, and the type of its cells.
 type Column = (&'static str, usize, Cells);
 
 /// Draws lines of the same columns.

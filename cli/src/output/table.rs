@@ -14,7 +14,7 @@ const TEXT_MIN: usize = 8;
 /// Before words that are below their row.
 const INDENT: &str = "    ";
 
-/// What is in a column.
+/// Type of a column's cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cells {
     /// Text, to the left; shortened if all else fails.
@@ -51,7 +51,7 @@ impl Table {
         Self { columns, rows: Vec::new(), dispensable: &[] }
     }
 
-    /// The headings of what is left out of a narrow terminal, first to last, as far as needed.
+    /// The headings of columns that a narrow terminal omits, first to last, as far as needed.
     pub(crate) fn dispensable(mut self, headings: &'static [&'static str]) -> Self {
         self.dispensable = headings;
         self
@@ -176,7 +176,7 @@ impl Table {
         }
     }
 
-    /// What the terminal does not show.
+    /// The names of omitted and shortened columns, as text.
     fn concealed(&self, layout: &Layout, natural: &[usize], columns: usize) -> String {
         let names = |columns: &[usize]| {
             columns.iter().map(|&column| self.columns[column].0.as_str()).collect::<Vec<_>>().join(", ")

@@ -23,7 +23,7 @@ pub(crate) use rules::{Engine, Gpu, Network};
 pub(crate) use script::{Launcher, script};
 pub(crate) use sizes::{bytes, count};
 
-/// What cannot be planned: the flag that is wrong, and what would be right.
+/// Errors of planning: the wrong flag, and its valid values.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub(crate) enum WrongRequest {
     #[error(

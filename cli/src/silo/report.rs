@@ -1,4 +1,4 @@
-//! What a site's programs said of their training: how fast, how busy, and what more processes are worth.
+//! Progress of a site's programs: speed, utilisation, and the gain from more processes.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// The event that a participant prints for each line of progress.
 pub(crate) const PROGRESS: &str = "program_progress";
 
-/// A line of what `participant run --format json` printed, or of a `progress.jsonl`.
+/// A line from `participant run --format json`, or from a `progress.jsonl`.
 #[derive(Deserialize)]
 struct Line {
     event: Option<String>,

@@ -88,7 +88,7 @@ pub(crate) enum Network {
     Tcp,
 }
 
-/// What is set for a network, and expected of it.
+/// Settings of a network, and its expected speed.
 pub(super) struct NetworkRow {
     pub(super) variables: &'static [(&'static str, &'static str)],
     /// One process's step / step / processes, over several machines.
@@ -117,7 +117,7 @@ pub(crate) enum Engine {
     Deepspeed,
 }
 
-/// What each GPU holds a part of.
+/// The state that is sharded over GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(into = "&'static str")]
 pub(crate) enum Sharding {
@@ -127,9 +127,9 @@ pub(crate) enum Sharding {
     ShardGradOp,
     /// These and the weights.
     FullShard,
-    /// What `SHARD_GRAD_OP` shards, by DeepSpeed.
+    /// The sharding of `SHARD_GRAD_OP`, by DeepSpeed.
     Zero2,
-    /// What `FULL_SHARD` shards, by DeepSpeed.
+    /// The sharding of `FULL_SHARD`, by DeepSpeed.
     Zero3,
     /// The same, with the optimizer's state in the memory of the processor.
     Zero3Offload,

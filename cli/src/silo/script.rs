@@ -43,7 +43,7 @@ pub(crate) fn script(document: &Document, launcher: Launcher, program: &str) -> 
     })
 }
 
-/// What the script reads, and the network's variables.
+/// Variables that the script reads, and those of the network.
 fn variables(document: &Document) -> Vec<(&'static str, String)> {
     let (strategy, batch) = (&document.strategy, &document.batch_configuration);
     let mut all = vec![

@@ -1,4 +1,4 @@
-//! A golden row for each rule, and what does not go.
+//! A golden row for each rule, and invalid requests.
 
 use clap::ValueEnum as _;
 
@@ -263,7 +263,7 @@ fn scripts_are_sound_for_the_shell_and_say_what_the_plan_says() {
     assert!(checks.wait().unwrap().success(), "{text}");
 }
 
-/// The script of one node, with a `torchrun` that prints what it is given.
+/// The script of one node, with a `torchrun` that prints its arguments.
 #[test]
 fn a_script_runs_its_launcher() {
     use std::os::unix::fs::PermissionsExt as _;

@@ -1,4 +1,4 @@
-//! What a task makes of a table: numbers, row by row, and a label for each.
+//! A table in the form of a task: numbers, row by row, and a label for each.
 
 use datasets::Labelled;
 use learning::{AnalyticsError, Table};
@@ -135,7 +135,7 @@ impl Fitted {
         }
     }
 
-    /// For an analysis: rows, and what is predicted of them, if anything is.
+    /// For an analysis: rows, and the values to predict, if any.
     ///
     /// # Errors
     /// There are more columns or rows than an analysis takes.

@@ -29,7 +29,7 @@ fn csv_of(bytes: &[u8]) -> Result<TableFile, TableError> {
     format!("csv:{}", path.display()).parse::<TablePath>().unwrap().read()
 }
 
-/// What is said of this file and the task, without the folder.
+/// The message for this file and the task, without the folder.
 fn said(bytes: &[u8]) -> String {
     let error = csv_of(bytes).and_then(|table| table.labelled(&spec(SPEC))).unwrap_err();
     let text = chain(&error);

@@ -1,4 +1,4 @@
-//! A task from layers: what a command implies, a task file or a preset, short flags, and `--set KEY=VALUE`.
+//! A task from layers: values implied by a command, a task file or a preset, short flags, and `--set KEY=VALUE`.
 //!
 //! Layers are put on top of each other as one table and read once, by the very types that read a task file; so every
 //! key of a task can be set in every layer, with the same errors as a file. The coordinator runs the same check.
@@ -62,7 +62,7 @@ struct TaskInputError {
 }
 
 impl TaskInput {
-    /// The layers above what a command implies.
+    /// The layers above the values implied by a command.
     ///
     /// # Errors
     /// A file cannot be read, or is not TOML.
@@ -153,7 +153,7 @@ impl TaskInput {
         self.read(implied, complete)
     }
 
-    /// The same for what does not depend on the model, whose sizes are not known yet.
+    /// The same for values that are independent of the model, whose sizes are not known yet.
     ///
     /// # Errors
     /// As [`Self::over`].

@@ -22,7 +22,7 @@ use crate::world::{Federation, charged_sigma, residual};
 
 const SEED: u64 = 3;
 const CANARIES: usize = 2048;
-/// Canaries that are in, 1,024 give or take 23, and those who fill up.
+/// Canaries that are in, 1,024 give or take 23, and participants that fill up the cohort.
 const COHORT: usize = 1100;
 /// Length of an update over the clip.
 const TIMES: f32 = 32.0;
@@ -30,11 +30,11 @@ const TIMES: f32 = 32.0;
 const EPSILON: f64 = 1.0;
 const DELTA: f64 = 1e-5;
 
-/// Who is guessed, settled before any score is seen; only the shift depends on what is looked for.
+/// The guesses, settled before any score is seen; only the shift depends on the fault.
 const DESIGN: Design =
     Design { canaries: 2048, guesses_each: 700, shift: f64::INFINITY, delta: DELTA, confidence: 0.99 };
 
-/// What one build released.
+/// Release of one build.
 struct Release {
     /// The lower bound on epsilon.
     bound: f64,
@@ -80,7 +80,7 @@ async fn release(wrong: Option<Wrong>, fault: Option<Fault>) -> Release {
     Release { bound, sum, ledger }
 }
 
-/// What is settled before anything runs: the probability, at least, that the bound is above epsilon.
+/// The lower bound, settled before anything runs, on the probability that the bound is above epsilon.
 ///
 /// Without noise every guess can be right. Without clipping a canary is so much longer than the noise, whose multiplier `z` the
 /// task is given when it is made; rounding makes the noise a little wider than the clip requires.

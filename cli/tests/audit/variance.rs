@@ -20,7 +20,7 @@ const COORDINATES: u32 = 4096;
 const COHORT: usize = 10;
 const SURVIVORS: u32 = 7;
 
-/// Runs one round; what it released and the standard deviation that was charged for.
+/// Runs one round; returns its released sum and the charged standard deviation.
 async fn round(mechanism: &str, wrong: Option<Wrong>, fault: Option<Fault>) -> (NoisedSum, f64) {
     let spec = json!({
         "rounds": {
@@ -82,7 +82,7 @@ async fn is_audited(mechanism: &str) {
     ] {
         let seen = look(wrong, fault).await;
         assert!(!seen.is_as_charged(), "{wrong:?} {fault:?} was not caught: {seen:?}");
-        // And for what it is.
+        // The estimate contains the true ratio.
         assert!(seen.low <= ratio && ratio <= seen.high, "{wrong:?} {fault:?}: {seen:?}");
     }
 }

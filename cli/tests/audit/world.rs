@@ -100,7 +100,7 @@ impl Federation {
         Self::on(Rows::Memory, in_memory(), seed, parameters, spec, fault, characters).await
     }
 
-    /// The same with these rows, and what else their configuration names.
+    /// The same with these rows, and the other settings of their configuration.
     pub(crate) async fn on(
         rows: Rows,
         mut config: Config,
@@ -260,7 +260,7 @@ async fn create(local: &LocalCoordinator, name: &str, parameters: usize, spec: &
     local.create_task(serde_json::from_value(spec).unwrap()).await.unwrap()
 }
 
-/// What is left of a released sum without the exact one, in units of the grid.
+/// The difference between a released sum and the exact one, in units of the grid.
 pub(crate) fn residual(released: &NoisedSum, exact: &NoisedSum) -> Vec<f64> {
     assert_eq!((released.words().len(), released.participants()), (exact.words().len(), exact.participants()));
     let half = 1_i64 << (released.modulus_bits() - 1);

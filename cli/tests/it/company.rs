@@ -105,7 +105,7 @@ impl Started {
     }
 }
 
-/// What the company's signer does.
+/// Behaviour of the company's signer.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Mood {
     Signs,

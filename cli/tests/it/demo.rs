@@ -55,7 +55,7 @@ fn events_have_the_fields_that_programs_rely_on() {
     assert_eq!(finished["model"]["path"], out.canonicalize().unwrap().to_str().unwrap());
     assert_eq!(finished["model"]["sha256"], rounds[2]["model"]["sha256"]);
 
-    // The file is the model: evaluating it gives what the demo said.
+    // The file is the model: evaluating it gives the demo's result.
     let evaluated =
         run(&["--format", "json", "model", "evaluate", out.to_str().unwrap(), "--participants", "5"]).data();
     assert_eq!(evaluated["accuracy"], finished["accuracy"]);

@@ -1,4 +1,4 @@
-//! What `tributary export` reads of a coordinator.
+//! Data that `tributary export` reads from a coordinator.
 
 use std::time::{Duration, Instant};
 

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::support::{Background, Ran, Served, finish, number, run, tributary};
 
-/// SplitMix64: what is drawn depends on the seed alone.
+/// SplitMix64: the draws depend on the seed alone.
 struct Draws(u64);
 
 impl Draws {

@@ -1,5 +1,5 @@
-//! Who certifies members, over the wire: a coordinator that lies has members of its own certified by its own authority, at renewal and in
-//! a roster, before participants whose app pins a company.
+//! Certification of members, over the wire: a coordinator that lies has members of its own certified by its own
+//! authority, at renewal and in a roster, before participants whose app pins a company.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

@@ -97,7 +97,7 @@ fn a_federation_runs_whose_coordinator_is_no_authority() {
     let kind = runtime.block_on(async { check_in(&served, &issued[0]).await.1 });
     assert_eq!(kind, Some(ProblemType::Unauthenticated), "the old one has ended");
 
-    // And an operator decides who stays.
+    // An operator decides on membership.
     served.operate(&["participant", "revoke", &device_id(0).to_string()]).data();
     let mut revoked = member(&served, folder.path(), 0, &renewed, None);
     assert_eq!(revoked.0.wait().unwrap().code(), Some(6));

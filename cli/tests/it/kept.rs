@@ -1,4 +1,4 @@
-//! Backup while a coordinator serves, restore, and what a restored older database may not do; damage found and repaired.
+//! Backup while a coordinator serves, restore, and the limits of a restored older database; damage found and repaired.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ pub(crate) fn task_file(folder: &Path, more: &[&str]) -> PathBuf {
     assert_eq!(ran.code, 0, "{ran}");
     let text = std::fs::read_to_string(&task).unwrap();
     assert!(text.contains("count = 1\n"), "{text}");
-    // The second is what a promise of privacy is planned for.
+    // The second number is the planned number of releases of a privacy promise.
     let text = text.replacen("count = 1\n", "count = 200\n", 1).replacen("\nrounds = 1\n", "\nrounds = 200\n", 1);
     std::fs::write(&task, text).unwrap();
     task

@@ -22,7 +22,7 @@ use crate::support::{Background, Served, number, run, tributary};
 
 /// Rounds of an undisturbed run that take longer than the pauses between so many kills.
 const ROUNDS_PER_KILL: u64 = 3;
-/// What the noise of every run follows from.
+/// Seed of every run's noise.
 const NOISE_SEED: &str = "11";
 /// Noise enough that so many rounds stay within every participant's budget.
 const PRIVACY: [&str; 5] = [
@@ -54,7 +54,7 @@ impl Moments {
     }
 }
 
-/// What a task has published and charged.
+/// Published models and charges of a task.
 #[derive(Debug, PartialEq)]
 struct Published {
     /// Version and SHA-256 of the newest hundred models.

@@ -1,8 +1,9 @@
 //! A coordinator that lies, as a proxy in front of an honest one: it shows a certificate of the coordinator's authority, believes any
 //! member's, and rewrites forwarded messages for a test.
 //!
-//! A real liar need not authenticate itself to itself. This one has, for each member, a second key that the honest coordinator takes for the member's:
-//! it enrols that key, and hands the member a certificate for the member's own. What members sign is passed on as it is.
+//! A real liar need not authenticate itself to itself. This one has, for each member, a second key that the honest
+//! coordinator takes for the member's: it enrols that key, and hands the member a certificate for the member's own.
+//! Members' signed messages are forwarded as they are.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader};
@@ -88,7 +89,7 @@ pub(crate) fn certify(authority: &Company, wanted: &Wanted) -> String {
 pub(crate) struct Liar {
     world: Arc<World>,
     runtime: Option<tokio::runtime::Runtime>,
-    /// What members take for the coordinator's address.
+    /// The address that members use as the coordinator's.
     pub(crate) url: String,
 }
 

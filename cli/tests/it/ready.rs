@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Served, run, tributary};
 
-/// What runs `script` first, and then `serve --dev` in its place, with health on a listener of its own.
+/// Runs `script` first, and then `serve --dev` in its place, with health on a listener of its own.
 pub(crate) fn serve(launcher: &[&str], script: &str, data: &Path) -> Served {
     let (program, before) = launcher.split_first().unwrap();
     let mut command = Command::new(program);

@@ -43,13 +43,14 @@ impl Balancer {
         Self { port }
     }
 
-    /// What participants and operators see: the balancer, with the authority and the token of one behind it.
+    /// The view of participants and operators: the balancer, with the authority and the token of one coordinator behind
+    /// it.
     pub(crate) fn front(&self, one: &Served) -> Served {
         front(self.port, one)
     }
 }
 
-/// What participants and operators see of this port: with the authority and the token of one behind it.
+/// The view of participants and operators on this port: with the authority and the token of one coordinator behind it.
 pub(crate) fn front(port: u16, one: &Served) -> Served {
     Served {
         process: Background(std::process::Command::new("true").spawn().unwrap()),
@@ -86,11 +87,11 @@ fn make_keys(folder: &Path) {
     std::fs::write(folder.join("seal.key"), key.public_key_raw()).unwrap();
 }
 
-/// What all processes share.
+/// Shared parts of all processes.
 pub(crate) struct Site {
     folder: PathBuf,
     config: String,
-    /// What every process finds in its environment.
+    /// Environment of every process.
     environment: Vec<(&'static str, String)>,
 }
 

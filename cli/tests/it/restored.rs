@@ -36,7 +36,7 @@ pub(crate) struct Rows<'a> {
     pub(crate) restart: &'a dyn Fn(Served, &dyn Fn()) -> Served,
     /// Done early in the task, while the coordinator is stopped.
     pub(crate) keep: &'a dyn Fn(),
-    /// Done some rounds later: the rows forget what was written in between.
+    /// Runs some rounds later: the rows forget the changes in between.
     pub(crate) forget: &'a dyn Fn(),
 }
 

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-/// What a command left behind.
+/// Output of a command.
 pub(crate) struct Ran {
     pub(crate) code: i32,
     pub(crate) stdout: String,
@@ -60,7 +60,7 @@ impl Ran {
         envelope
     }
 
-    /// What a successful command answered.
+    /// Data of a successful command.
     pub(crate) fn data(&self) -> Value {
         assert_eq!(self.code, 0, "{self}");
         self.envelope()["data"].clone()
@@ -213,7 +213,7 @@ impl Served {
         self.operate(&["token", "create", "--enrollment"]).data()["token"].as_str().unwrap().to_owned()
     }
 
-    /// What a person sees of an operator's command that succeeds.
+    /// Text of an operator's command that succeeds.
     pub(crate) fn read(&self, args: &[&str]) -> String {
         let ran = finish(self.command(&self.token).args(args));
         assert_eq!(ran.code, 0, "{args:?}: {ran}");

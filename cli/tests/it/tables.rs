@@ -21,7 +21,7 @@ fn blocks(kind: &str) -> Vec<&'static str> {
     found
 }
 
-/// A hospital's rows, which a seed decides: old people who stayed long come back.
+/// A hospital's rows, which a seed decides: old people with long stays come back.
 fn table(seed: u32) -> String {
     let header = blocks("csv")[0].lines().next().unwrap();
     let mut text = format!("{header}\n");

@@ -55,7 +55,7 @@ fn one_update_is_followed_from_the_draw_to_the_version() {
         assert_eq!(wait(&mut child.0), Some(0), "{}", logs(folder.path()));
     }
 
-    // What coordinators tell last, comes a moment later.
+    // The coordinators' last spans come a moment later.
     let wanted = ["draw", "round", "download", "train", "clip and mask", "upload", UPLOAD, "release", "publish"];
     let is_whole = |trace: &[Told]| wanted.iter().all(|name| names(trace).contains(name));
     let end = Instant::now() + Duration::from_secs(60);
@@ -77,7 +77,7 @@ fn one_update_is_followed_from_the_draw_to_the_version() {
     assert_eq!(rounds.len(), 2);
     let wanted = ["COLLECTING", "AGGREGATING", "close_phase", "release_sum", "publish_version"];
     for round in rounds {
-        // Of another process, perhaps, than what the updates' traces end with.
+        // The round's trace may come from another process than the last spans of the updates' traces.
         loop {
             let all = traces(&collector);
             let names = all.get(&round).map(|trace| names(trace)).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What must hold once faults have stopped, and at the very end.
+//! Invariants once faults have stopped, and at the very end.
 
 use std::path::Path;
 use std::time::Duration;

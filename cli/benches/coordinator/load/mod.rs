@@ -34,7 +34,7 @@ const LOADED: &str = "loaded";
 /// Files of a coordinator that are not those of participants' connections.
 const FILES_ELSEWHERE: u32 = 2000;
 
-/// What is offered to the coordinators of a run.
+/// Load on the coordinators of a run.
 pub(crate) struct Load {
     /// How many are enrolled.
     participants: u32,
@@ -131,7 +131,7 @@ pub(crate) async fn run(asked: &[String]) -> Outcome {
     Ok(())
 }
 
-/// Connections of those who poll, spread over coordinators; each has polled once.
+/// Connections of the polling participants, spread over coordinators; each has polled once.
 async fn connect(crowd: &Crowd, count: u32, servers: &[Server], task: &'static str) -> Outcome<Vec<Device>> {
     let ready = crowd.identities().take(count as usize).zip(servers.iter().cycle());
     let connect = |(identity, server): (_, &Server)| {
@@ -145,7 +145,7 @@ async fn connect(crowd: &Crowd, count: u32, servers: &[Server], task: &'static s
     servers[0].each(ready, connect).await
 }
 
-/// What was used and counted up to a moment.
+/// Resources and counters up to a moment.
 struct Readings {
     at: Instant,
     coordinator: f64,

@@ -31,7 +31,7 @@ pub(crate) struct Taken {
     pub(crate) latency: Duration,
 }
 
-/// What became of polls.
+/// Outcomes of polls.
 #[derive(Default)]
 pub(crate) struct Offered {
     /// One for each poll.

@@ -1,4 +1,4 @@
-//! What the coordinators of a deployment share: rows, blobs and keys.
+//! Shared parts of a deployment's coordinators: rows, blobs and keys.
 
 use std::path::PathBuf;
 
@@ -70,8 +70,8 @@ impl<'a> Site<'a> {
                 )
             }
         };
-        // All come from one address: limits for those are not what is measured. There are few strangers, so that the limit on open
-        // files leaves more to participants.
+        // All come from one address, so its limits are raised. There are few strangers, so that the limit on open files
+        // leaves more to participants.
         let text = format!(
             "[http]\nlisten = \"127.0.0.1:0\"\nhealth_listen = \"127.0.0.1:0\"\nconnections_max = {}\nstrangers_max = 500\n\
              strangers_per_address = 500\nevent_streams_per_token = 256\noperator_rate = 1000000\naddress_rate = 1000000\n\

@@ -279,7 +279,7 @@ impl Demo {
         table.message("training each alone");
         served.push(personal::alone(scene, &shards, rounds).await?);
         table.finish();
-        // What the methods are compared with comes first: one model for all, and training alone.
+        // The baselines come first: one model for all, and training alone.
         served.sort_by_key(MethodAccuracy::rank);
         let nothing = || Failure::new(Exit::Internal, "nothing was played");
         let (finished, last) = fed_avg.zip(last).ok_or_else(nothing)?;

@@ -1,4 +1,4 @@
-//! Watches the demo's rounds as an operator would, and evaluates what each one publishes.
+//! Watches the demo's rounds as an operator would, and evaluates each published model.
 
 use std::sync::Arc;
 use std::time::Duration;

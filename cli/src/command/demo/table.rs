@@ -126,7 +126,7 @@ fn unmasking(round: &RoundEvent) -> String {
     }
 }
 
-/// Number of included participants, and of those who unmasked their sum.
+/// Number of included participants, and of those that unmasked their sum.
 fn opened(round: &RoundEvent) -> String {
     match (&round.secure_aggregation, &round.work) {
         (Some(session), Some(_)) => format!("{} / {}", session.included, session.unmasked),

@@ -249,7 +249,7 @@ impl RestartingParticipant {
             .task(&self.task)
             .seed(Some(self.seed))
             .secure_aggregation(SecurityPolicy { required: self.drops.secure, ..SecurityPolicy::lowest() })
-            // The device serves only this task, whose plan limits what it spends.
+            // The device serves only this task, whose plan limits its spending.
             .privacy(PrivacyPolicy { required: self.private, lifetime: None, ..PrivacyPolicy::default() })
             .on_event(move |event| match event {
                 Event::Enrolled { participant, .. } => {

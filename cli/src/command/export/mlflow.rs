@@ -17,7 +17,7 @@ const EXPERIMENT: &str = "725180046310547925";
 /// Longest value of a parameter that MLflow takes, in bytes.
 const PARAMETER_MAX: usize = 6000;
 
-/// Writes the run of a task. What else is in the folder stays.
+/// Writes the run of a task. Other files in the folder stay.
 pub(super) fn write(task: &TaskRounds, out: &Path) -> io::Result<()> {
     fs::create_dir_all(out)?;
     let experiment = out.canonicalize()?.join(EXPERIMENT);

@@ -32,7 +32,7 @@ impl TaskRounds {
     }
 }
 
-/// What the cells of a column are. Every cell may be empty.
+/// Type of a column's cells. Every cell may be empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Text,

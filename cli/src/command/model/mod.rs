@@ -94,7 +94,7 @@ pub(crate) struct ChangedVersion {
 }
 
 impl ChangedVersion {
-    /// Does it; `words` of what was answered, of the version and of the task's name.
+    /// Performs the change; `words` describes the answer from the version and the task's name.
     async fn change<A: Serialize + DeserializeOwned>(
         self,
         template: &str,

@@ -1,4 +1,4 @@
-//! What is counted of a participant, for Prometheus.
+//! Metrics of a participant, for Prometheus.
 
 use std::net::SocketAddr;
 

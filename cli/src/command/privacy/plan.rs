@@ -96,7 +96,7 @@ enum CohortDraw {
     None,
 }
 
-/// What amplifies the published figure, relative to known cohorts.
+/// The basis of the published figure, relative to known cohorts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 enum PublishedRestsOn {
@@ -125,7 +125,7 @@ struct Planned {
     /// Assumptions of the noise shares; `None` without shares.
     shares: Option<Shares>,
     cohort_for: CohortFor,
-    /// What the SDK's default lifetime limit leaves of it.
+    /// The part of it that the SDK's default lifetime limit allows.
     lifetime: LifetimeRoom,
     /// Alternative cohorts and rounds, least total noise first, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]

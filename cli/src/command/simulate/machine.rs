@@ -1,8 +1,8 @@
-//! What is said of this machine.
+//! Measurements of this machine.
 
 use std::time::{Duration, Instant};
 
-/// Real time, for what is said of this machine.
+/// Real time, for measurements of this machine.
 pub(super) struct Stopwatch(Instant);
 
 impl Stopwatch {

@@ -29,7 +29,7 @@ mod table;
 
 pub(crate) use flags::Simulate;
 
-/// What is answered to programs.
+/// Output for programs.
 #[derive(Serialize)]
 struct SimulationOutput<'a> {
     seed: u64,
@@ -136,7 +136,7 @@ impl Simulate {
     }
 }
 
-/// What a person sees while it runs.
+/// Progress display for people.
 struct ProgressDisplay {
     output: Output,
     bar: ProgressBar,

@@ -1,4 +1,4 @@
-//! The task that an operator would write for what is simulated.
+//! The task that an operator would write for the simulated federation.
 
 use std::time::Duration;
 
@@ -21,8 +21,7 @@ const ROUNDS: u32 = 20;
 /// How long a round waits for participants, and for its own work.
 const PATIENCE_MS: u64 = 24 * 3600 * 1000;
 
-/// The task, from what was said of it, for the model and the data that are dealt; and how many updates a round
-/// aims at.
+/// The task from the flags, for the model and the data that are dealt; and the number of updates that a round aims at.
 pub(super) fn task(
     simulate: &Simulate,
     input: &TaskInput,

@@ -23,7 +23,7 @@ use crate::support::Served;
 
 /// Participants in each federation, all of them in each round.
 const EACH: usize = 4;
-/// Of the model: its file is larger than what an exchange holds.
+/// Size of the model: its file is larger than the buffer of an exchange.
 const VALUES: usize = 300_000;
 const TASK: &str = "name = \"lent\"\n[model]\ntensors = [{ name = \"w\", shape = [300000], init = \"zeros\" }]\nseed = 7\n\
                     [rounds]\ncount = 2\nselect_min = 4\ncollect_min = 4\n[selection]\ncohort = { count = 4 }\nseed = 1\n\
@@ -164,7 +164,7 @@ fn rounds_are_the_same_over_an_apps_own_client_however_it_fails() {
     let (digests, model) = published(&served, mixed);
     assert_eq!(digests, expected);
 
-    // The mean of what they moved it by, twice; what is left is the rounding of a round.
+    // The mean of their updates, twice; the rest is the rounding of a round.
     assert_eq!(model.values().len(), VALUES);
     for (place, value) in model.values().iter().enumerate() {
         let sum: f32 = (0..EACH).map(|index| Moves(index).by(place)).sum();

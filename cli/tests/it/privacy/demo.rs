@@ -203,7 +203,8 @@ fn a_promise_that_is_none_is_refused_before_anything_starts() {
         assert_eq!(ran.code, 2, "{privacy}: {ran}");
         assert!(ran.stderr.contains(words), "{privacy}: {ran}");
     }
-    // What only the coordinator can say: so few that the noise on their count takes up everything.
+    // An error that only the coordinator can detect: the cohort is so small that the noise on its count takes up
+    // everything.
     let ran = run(&["demo", "--participants", "8", "--privacy", "epsilon=8,clip=adaptive"]);
     assert_eq!(ran.code, 9, "{ran}");
     assert!(ran.stderr.contains("privacy.clip.adaptive") && ran.stderr.contains("a larger cohort"), "{ran}");

@@ -109,7 +109,7 @@ fn private_part(der: &[u8]) -> &[u8] {
     &der[at + 2..at + 34]
 }
 
-/// A journal that shows what is written into it.
+/// A journal that exposes written records.
 #[derive(Clone, Default)]
 struct Open {
     inner: Arc<MemoryJournal>,

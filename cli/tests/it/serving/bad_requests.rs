@@ -47,7 +47,7 @@ async fn wrong_requests_are_told_what_is_wrong() {
         ("inference-header-content-length", "99999", 400),
         ("inference-header-content-length", "x", 400),
         ("content-encoding", "gzip", 415),
-        // What a page of a site in this machine's browser sends.
+        // Headers of a page of a site in this machine's browser.
         ("origin", "https://evil.example", 403),
         ("host", "evil.example", 403),
     ] {

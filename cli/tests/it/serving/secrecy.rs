@@ -42,7 +42,7 @@ async fn inputs_are_in_no_log_and_in_no_file() {
     let head = bytes(&json!({ "inputs": [tensor] }));
     ask([&head[..], &little].concat(), Some(head.len()), 200).await;
     ask([&head[..], &little[..16]].concat(), Some(head.len()), 422).await;
-    // What was logged last is there, too.
+    // Waits for the last lines of the log.
     tokio::time::sleep(std::time::Duration::from_millis(300)).await;
     drop(models);
 

@@ -72,7 +72,7 @@ impl Trainer for Local {
     }
 }
 
-/// What bounds differences of sums.
+/// Protection that bounds differences of sums.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Protection {
     None,
@@ -241,7 +241,7 @@ impl Federation {
         opened
     }
 
-    /// What a round changed the published model by.
+    /// The change of the published model by a round.
     pub(super) fn moved(&self, task: &str, opened: &Opened) -> Vec<f64> {
         let [before, after] = [0, 1].map(|step| {
             let bytes = self.version(task, opened.base_version + step);

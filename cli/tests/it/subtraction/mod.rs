@@ -232,7 +232,7 @@ fn two_analyses_with_batches_reveal_no_row() {
     analysed(Protection::Batches);
 }
 
-/// What a lying coordinator does with a member that it wants to leave out.
+/// The treatment, by a lying coordinator, of a member that it wants to leave out.
 #[derive(Clone, Copy, PartialEq)]
 enum Lie {
     /// It loses the victim's input.

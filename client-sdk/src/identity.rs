@@ -144,7 +144,7 @@ fn rcgen_key(pkcs8: &[u8]) -> rustls_pki_types::PrivatePkcs8KeyDer<'_> {
     pkcs8.into()
 }
 
-/// What an authority certified; in the journal as it is.
+/// An authority's certificate; in the journal as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Certified {
     pub participant: ParticipantId,

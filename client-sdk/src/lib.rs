@@ -56,8 +56,8 @@
 //! [`DeviceConditions`] decide when a device may work, and report the unmet condition. An app without a runtime drives the participant itself
 //! ([`Machine::tick`](participant::machine::Machine::tick); [`Driven`](participant::Driven) with the SDK's own HTTPS), or has a [`runner`].
 //!
-//! What an app does not use it can leave out: the transport over HTTPS (feature `https`), and the ready models with
-//! their training and scoring (`models`). Both are on by default; `cuda` and `metal` add candle and a GPU.
+//! Unused parts can be left out: the transport over HTTPS (feature `https`), and the ready models with their training
+//! and scoring (`models`). Both are on by default; `cuda` and `metal` add candle and a GPU.
 //!
 //! All decisions are made without I/O ([`participant::machine`]); all I/O is behind traits that an app may implement:
 //! [`Transport`](transport::Transport), [`Journal`](journal::Journal), [`Trainer`],

@@ -147,11 +147,11 @@ impl Constraints<'_> {
     }
 }
 
-/// What a training is for. Several trainings of one round, which some methods of personalization need, may differ in it.
+/// Purpose of a training. Several trainings of one round, which some methods of personalization need, may differ in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Purpose {
-    /// The shared model: the one that was received, or adapters that are shared; where tensors stay on the device, with these in it. What
-    /// training changes of the shared part is the update.
+    /// The shared model: the one that was received, or adapters that are shared; where tensors stay on the device, with
+    /// these in it. The training's change of the shared part is the update.
     #[default]
     Shared,
     /// The device's own model, or its own part of one. The result stays on the device; with `pfedme` and `elastic` the update follows

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What the device is like, as the app last reported it; `None` where it did not.
+/// State of the device in the app's last report; `None` where the app did not report it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DeviceState {
@@ -29,7 +29,7 @@ pub enum Thermal {
     Critical,
 }
 
-/// What must hold for the participant to work. What a condition is about and the app does not report does not hold.
+/// Conditions for the participant to work. A condition on an unreported state does not hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DeviceConditions {

@@ -4,8 +4,8 @@
 //! update, whose layout lacks room for them as well. A method gets the received model and the stored tensors, and
 //! returns two things: parameters for the pipeline, and tensors for the journal.
 //!
-//! A method decides what is trained towards which objective; the [`Trainer`](crate::Trainer), which need not know the
-//! method, trains.
+//! A method decides the objective of each training; the [`Trainer`](crate::Trainer), which need not know the method,
+//! trains.
 
 mod apfl;
 mod ditto;

@@ -140,7 +140,7 @@ impl Account {
         AccountRecord { last: self.last, tasks: tasks.collect() }
     }
 
-    /// What was spent by task, for the app.
+    /// The spending by task, for the app.
     pub(crate) fn spent(&self) -> Vec<PrivacySpent> {
         self.tasks.iter().map(|(&task, account)| account.spent(task, &self.policy)).collect()
     }
@@ -263,7 +263,7 @@ impl Account {
         Ok(())
     }
 
-    /// What was spent in all tasks together, for the app.
+    /// The spending on all tasks together, for the app.
     pub(crate) fn lifetime(&self) -> LifetimeSpent {
         let delta = self.policy.lifetime.unwrap_or_default().delta;
         let mut cost = Cost::zero();

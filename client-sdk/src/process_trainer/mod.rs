@@ -192,7 +192,7 @@ impl ProcessTrainer {
         Ok(Some(process))
     }
 
-    /// Ends the process, or lets it wait for the next job. Returns what it said last.
+    /// Ends the process, or lets it wait for the next job. Returns its last output.
     fn take_back(&mut self, process: Option<Process>, stays: bool) -> io::Result<String> {
         JobFolder::withdraw(&self.folder)?;
         let Some(mut process) = process else { return Ok(String::new()) };

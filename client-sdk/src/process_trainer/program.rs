@@ -12,7 +12,7 @@ const PROCESSES: &str = "{processes}";
 const MODELS: u64 = 16;
 const MORE: u64 = 1 << 30;
 
-/// Who starts a program, and how often.
+/// The component that starts a program, and how often.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Starts {
     /// The trainer, anew for each job, which the program finds in `TRIBUTARY_JOB`.
@@ -31,7 +31,7 @@ pub enum Starts {
 pub struct Program {
     /// A line for the shell; `{processes}` stands for their number. Empty if something else starts the program.
     pub command: String,
-    /// Who starts it: the trainer, for each job, by default.
+    /// The component that starts the program: the trainer, for each job, by default.
     pub starts: Starts,
     /// Number of processes of the program, 1 to 16: a number, or a shell command that prints one, which runs before
     /// each start. 1 by default.
@@ -59,7 +59,7 @@ pub enum WrongProgram {
     Processes {
         /// The command that determines the number of processes.
         command: String,
-        /// What became of it.
+        /// The result of it.
         got: String,
     },
 }

@@ -10,7 +10,7 @@ use super::program::{Program, Starts};
 use crate::clock::Clock;
 use crate::trainer::TrainingJob;
 
-/// Between two looks at what is in the folder.
+/// Time between two checks of the folder.
 const FOLDER_LOOK: Duration = Duration::from_secs(1);
 /// Most bytes of progress that are read at once; older ones are skipped.
 const PROGRESS_BYTES: u64 = 1 << 16;

@@ -78,7 +78,7 @@ pub enum TrainError {
     #[error("the {kind} model takes {what}")]
     Inputs {
         kind: &'static str,
-        /// What it takes, and what it got.
+        /// The required input, and the given one.
         what: String,
     },
     /// The graph does not compute these sizes.

@@ -1,10 +1,9 @@
 //! The built-in trainer: local stochastic gradient descent on a named model, and its evaluation.
 //!
 //! On the CPU, models use the passes of `cpu`; on GPUs, candle (feature `candle`). candle's CPU backend is used only by
-//! an app that selects it: its products use all cores, which is many times slower on a busy machine, and it allocates at
-//! every step. A run on the CPU uses only
-//! the calling thread and gives the same bits for the same seed, binary and CPU, whatever the load; parallelism belongs
-//! across participants.
+//! an app that selects it: its products use all cores, which is many times slower on a busy machine, and it allocates
+//! at every step. A run on the CPU uses only the calling thread and gives the same bits for the same seed, binary and
+//! CPU, under any load; parallelism belongs across participants.
 //!
 //! Training is independent of rounds and the network: parameters and examples go in, a difference comes out.
 
@@ -137,7 +136,7 @@ pub(crate) fn train_steered(
     trained(&run, plan, learner.values()?, start, examples.count())
 }
 
-/// What takes the steps of a training.
+/// Takes the steps of a training.
 trait Stepper {
     /// Takes a step on the chosen examples with this learning rate.
     fn step(&mut self, chosen: &[usize], rate: f32) -> Result<(Score, StepResult), TrainError>;
@@ -289,7 +288,7 @@ fn learner<'a>(
 ) -> Result<Box<dyn Learner + 'a>, TrainError> {
     match device {
         Device::Cpu => Ok(cpu::learner(architecture, start.values(), plan, examples, batch)),
-        // Graphs are computed on the CPU, whatever the device.
+        // Graphs are computed on the CPU for any device.
         #[cfg(feature = "candle")]
         Device::Candle(_) if matches!(architecture, Architecture::Graph(_)) => {
             Ok(cpu::learner(architecture, start.values(), plan, examples, batch))

@@ -1,15 +1,15 @@
-//! What may happen between two steps of a training: it ends early, or leaves its state to go on later with the same bits.
+//! Steering between two steps of a training: it ends early, or leaves its state to resume later with the same bits.
 
 use learning::contribution::fed_nova::Reach;
 use zeroize::Zeroizing;
 
 use super::learner::{LearnerState, Score};
 
-/// What a training does between two steps.
+/// The action of a training between two steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     GoOn,
-    /// What was done by now is the result.
+    /// The current state is the result.
     Enough,
     /// Save the state, and go on.
     Save,
@@ -19,7 +19,7 @@ pub(crate) enum Next {
 
 /// Decides between the steps.
 pub(crate) trait Steering {
-    /// What a training that did not come to its end saved last.
+    /// The last saved state of a training that did not end.
     fn resume(&mut self) -> Option<Zeroizing<Vec<u8>>>;
     /// Called with the number of steps tried.
     fn next(&mut self, steps: u64) -> Next;
@@ -53,7 +53,7 @@ pub(super) struct RunState {
     pub(super) score: Score,
 }
 
-/// Format of what is written.
+/// Format of the written state.
 const FORMAT: u8 = 1;
 
 impl RunState {

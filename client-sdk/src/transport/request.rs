@@ -26,7 +26,7 @@ pub struct Upload {
     pub signed: Option<Bytes>,
 }
 
-/// What a masked input on its way consists of.
+/// Parts of a masked input on its way.
 #[derive(Clone)]
 pub struct Manifest {
     pub place: Attempt,
@@ -52,7 +52,7 @@ pub struct Abandonment {
     pub place: Attempt,
     pub participant: ParticipantId,
     pub reason: AbandonReason,
-    /// What was refused, with [`AbandonReason::Refused`].
+    /// The code of the refusal, with [`AbandonReason::Refused`].
     pub refusal: Option<RefusalCode>,
 }
 
@@ -77,7 +77,7 @@ pub enum Request {
         participant: ParticipantId,
         wait: Duration,
     },
-    /// Fetches what a dealer dealt, as it signed it, when something of it does not open.
+    /// Fetches a dealer's signed shares when some of them do not open.
     Evidence {
         place: Attempt,
         dealer: ParticipantId,

@@ -7,7 +7,7 @@ use wire::problem::{Problem, ProblemType};
 
 use super::TransportError;
 
-/// The meaning of an error for the participant, whatever the request.
+/// The meaning of an error for the participant, for any request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// A retry may succeed, at the earliest after this time.

@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn requests_are_dated_by_the_coordinators_time_and_never_by_the_own_clock() {
-        // A day ahead: what is dated by it could be kept until then.
+        // A day ahead: a request dated by it could be kept until then.
         let clock = Arc::new(TestClock(Mutex::new((0, 86_400_000))));
         let signer = RequestSigner::new("fl.example", Arc::<TestClock>::clone(&clock));
         let unsigned = signer.sign(http::Request::get("/v1/x").body(Bytes::new()).unwrap()).unwrap();

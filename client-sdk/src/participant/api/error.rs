@@ -56,12 +56,12 @@ pub enum ParticipantError {
     /// The certificate from the coordinator is unusable.
     #[error("the certificate cannot be used: {0}")]
     Certificate(TransportError),
-    /// The thread of a [`Runner`](crate::runner::Runner) panicked, by a defect of the SDK or of what the app gave it.
+    /// The thread of a [`Runner`](crate::runner::Runner) panicked, by a defect of the SDK or of the app's code.
     #[error("the participant's thread panicked, and said why on stderr")]
     Panicked,
 }
 
-/// The problem inside, or what amounts to one.
+/// The problem inside, or an equivalent one.
 pub(in crate::participant) fn problem_of(error: TransportError) -> Box<Problem> {
     match error {
         TransportError::Problem { problem, .. } => problem,

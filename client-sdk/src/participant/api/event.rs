@@ -27,8 +27,9 @@ pub enum Event {
         participant: ParticipantId,
         name: String,
     },
-    /// The app named another authority than the one that had certified the participant, and gave a new token: it enrolled again. What
-    /// it has learnt, sent and spent stays in its journal; a round in progress was left. [`Event::Enrolled`] follows.
+    /// The app named another authority than the one that had certified the participant, and gave a new token: it
+    /// enrolled again. Its models, sent updates and spending stay in its journal; a round in progress was left.
+    /// [`Event::Enrolled`] follows.
     AuthorityReplaced {
         /// The participant's id until now. The next one is the same if the token was made for it.
         before: ParticipantId,
@@ -177,7 +178,8 @@ pub enum Event {
         place: Attempt,
         /// The reason reported to the coordinator.
         reason: AbandonReason,
-        /// What was refused, if that is the reason, as reported to the coordinator; the preceding event has the text.
+        /// The code of the refusal, if that is the reason, as reported to the coordinator; the preceding event has the
+        /// text.
         refusal: Option<RefusalCode>,
     },
     /// The round continued without this participant.

@@ -10,14 +10,14 @@ use wire::participant::SessionTerms;
 /// Requirements on every session. A participant does not take part in a weaker one.
 ///
 /// The floors only help against a coordinator that cannot invent participants: one that issues certificates can enrol
-/// any number and read the update of the only honest member. Then protection depends on who issues certificates
+/// any number and read the update of the only honest member. Then protection depends on the issuer of certificates
 /// (docs/THREAT_MODEL.md).
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SecurityPolicy {
     /// Refuse rounds without secure aggregation, in which the coordinator can read the update. Otherwise the task
-    /// decides, so the coordinator chooses what it can read; [`crate::participant::Event::Assigned`] reports which it is. Default:
-    /// yes.
+    /// decides, so the coordinator chooses its own access; [`crate::participant::Event::Assigned`] reports the choice.
+    /// Default: true.
     pub required: bool,
     /// Fewest participants in a cohort, or in one's group of it, at least 3. Default: 10.
     pub min_cohort: u16,

@@ -58,7 +58,7 @@ pub enum ProvenanceError {
     TooOld { version: u32 },
 }
 
-/// What the journal remembers of records.
+/// The journal's memory of records.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(in crate::participant) struct Shown {
     /// The coordinator's key; `None` before the first record.
@@ -98,7 +98,7 @@ struct ShownVersion {
     signed: SignedProvenance,
 }
 
-/// A version that the coordinator offers, with what its record must contain.
+/// A version that the coordinator offers, with the required content of its record.
 pub(in crate::participant) struct Offered<'a> {
     task: TaskId,
     version: &'a ModelRef,
@@ -124,10 +124,10 @@ impl<'a> Offered<'a> {
     }
 }
 
-/// What a record amounts to.
+/// Verdict about a record.
 pub(in crate::participant) struct Judged {
     pub(in crate::participant) verdict: Result<Option<News>, ProvenanceError>,
-    /// What is to be remembered, if that is something new.
+    /// The new memory, if the record changes it.
     pub(in crate::participant) shown: Option<Shown>,
 }
 
@@ -216,7 +216,7 @@ impl Shown {
         self.signed.drain(..surplus);
     }
 
-    /// Remembers a version, unless it contradicts what was shown before.
+    /// Remembers a version, unless it contradicts an earlier record.
     fn note(&mut self, task: TaskId, version: ShownVersion) -> Result<Option<News>, ProvenanceError> {
         let known = self.tasks.iter().position(|known| known.task == task);
         let mut of_task = known.map_or_else(

@@ -343,9 +343,9 @@ impl Builder {
         self
     }
 
-    /// Shortest time between two checkpoints that a training writes to the journal; default: 30 s. A process that is killed while it trains
-    /// repeats what it had trained since the last one; while the training rests, the journal has the newest. A checkpoint of the SDK's own
-    /// trainer takes two to three times the bytes of the model.
+    /// Shortest time between two checkpoints that a training writes to the journal; default: 30 s. A process that is
+    /// killed while it trains repeats the training since the last one; while the training rests, the journal has the
+    /// newest. A checkpoint of the SDK's own trainer takes two to three times the bytes of the model.
     #[must_use]
     pub fn checkpoint_every(mut self, interval: Duration) -> Self {
         self.checkpoint_every = interval;

@@ -28,7 +28,7 @@ use crate::participant::task::work::RoundWork;
 use crate::trainer::Trainer;
 use crate::transport::{Traffic, Transport, TransportError};
 
-/// What to do next.
+/// The next step.
 #[derive(Clone, Debug)]
 pub enum Step {
     /// Send a request and wait for its answer: [`Driven::perform`].
@@ -39,7 +39,7 @@ pub enum Step {
     Train,
     /// Read or write the journal: [`Driven::perform`].
     Journal,
-    /// Another thread performs what was said: tick again later, or when it has returned.
+    /// Another thread performs the step: tick again later, or when it has returned.
     Busy,
     /// Wait until this moment, on the clock of [`Now::elapsed`].
     WaitUntil(Duration),
@@ -47,7 +47,7 @@ pub enum Step {
     Finished(Result<Outcome, ParticipantError>),
 }
 
-/// What a participant works with.
+/// The environment of a participant.
 pub(in crate::participant) struct Around {
     pub(in crate::participant) transport: Arc<dyn Transport>,
     pub(in crate::participant) journal: Arc<dyn Journal>,
@@ -86,13 +86,13 @@ impl Drop for Performing<'_> {
     }
 }
 
-/// What changes, held for microseconds.
+/// Mutable state, locked for microseconds.
 struct Inner {
     machine: Machine,
     /// The last action, until a thread performs it.
     action: Option<Action>,
     running: Option<Running>,
-    /// The result of what was performed, until the next tick.
+    /// The result of the performed step, until the next tick.
     result: Option<Input>,
     /// Number of actions that were performed.
     performed: u64,
@@ -277,7 +277,7 @@ impl Driven {
             }
             Action::Load(name) => Input::Loaded(journal.load(&name)),
             Action::Persist(records) => {
-                // A checkpoint of a training that was left must not come after what removes it.
+                // A checkpoint of an abandoned training must not follow its removal.
                 if let Some(training) = trained_before.upgrade() {
                     training.settle();
                 }
@@ -293,7 +293,7 @@ impl Driven {
         self.inner().stops = true;
     }
 
-    /// Looks at the machine, such as for what it has spent, sent and refused.
+    /// Queries the machine, such as for its spending, traffic and refusals.
     pub fn look<T>(&self, look: impl FnOnce(&Machine) -> T) -> T {
         look(&self.inner().machine)
     }

@@ -89,7 +89,7 @@ pub(in crate::participant) struct Slot {
     prefetches: Prefetches,
     round_trip: RoundTrip,
     spans: Spans,
-    /// What the transport has counted so far.
+    /// Traffic that the transport has counted so far.
     traffic: Traffic,
     /// The training that was started last, while anybody runs it or may run it again.
     training: Weak<RoundWork>,
@@ -130,7 +130,8 @@ impl Participant {
             }
         };
         let ended = tokio::time::timeout(FAREWELL, farewell).await;
-        // Until then it uses what the app lends the journal, such as a key store, which may be gone once this has returned.
+        // Until then it uses parts of the app that the journal depends on, such as a key store. They may be gone once
+        // this has returned.
         if let Some(write) = self.running.running.take_if(|running| !running.may_drop) {
             let _ = write.answer.await;
         }
@@ -238,15 +239,15 @@ impl Participant {
         self.machine.held_up()
     }
 
-    /// What was sent and received so far, if the transport counts: the SDK's own does. Remembered in the journal; a process that is
-    /// killed forgets at most 256 KiB.
+    /// Bytes sent and received so far, if the transport counts: the SDK's own does. Remembered in the journal; a
+    /// process that is killed forgets at most 256 KiB.
     #[must_use]
     pub fn data_use(&self) -> DataUse {
         self.machine.data_use()
     }
 
-    /// What it refused, and why, the latest last: each reason with how often it was one, the last fifty. Remembered in the journal, so also
-    /// after a restart.
+    /// Refusals and their reasons, the latest last: each of the last fifty reasons with its number of occurrences.
+    /// Remembered in the journal, so also after a restart.
     #[must_use]
     pub fn refusals(&self) -> Vec<Refusal> {
         self.machine.refusals()
@@ -391,7 +392,7 @@ impl Participant {
         self.running.prefetches = prefetches;
     }
 
-    /// What a training has around it here.
+    /// The environment of a training here.
     fn surroundings(&self) -> Surroundings {
         let checkpoints = checkpoint_writer(&self.journal, &self.clock, self.checkpoint_every);
         Surroundings { checkpoints: Some(checkpoints), slice: None }
@@ -446,7 +447,7 @@ impl Participant {
             Action::Persist(records) => {
                 let training = Weak::clone(&self.running.training);
                 let save = move || {
-                    // A checkpoint of a training that was left must not come after what removes it.
+                    // A checkpoint of an abandoned training must not follow its removal.
                     if let Some(training) = training.upgrade() {
                         training.settle();
                     }

@@ -76,7 +76,7 @@ impl RoundTrip {
     /// Number of recent measurements considered.
     const RECENT: usize = 8;
 
-    /// Whether the coordinator answers this request at once, whatever the state of the round.
+    /// Whether the coordinator answers this request immediately in any state of the round.
     pub(super) fn is_measured_by(request: &Request) -> bool {
         match request {
             Request::Enroll(_) | Request::Renew(_) | Request::Answer { .. } | Request::Abandon(_) => true,

@@ -15,7 +15,7 @@ use crate::transport::{Request, Response};
 
 const TRAIN: &str = "train";
 
-/// The round that is followed, and what is under way.
+/// The traced round, and the span in progress.
 #[derive(Default)]
 pub(super) struct Spans {
     followed: Option<Followed>,
@@ -57,7 +57,7 @@ impl Spans {
         None
     }
 
-    /// What a training calls when it is over, and its update is encoded.
+    /// The callback for the moment when a training is over, and its update is encoded.
     pub(super) fn encoding_begins(&self, clock: &Arc<dyn Clock>) -> impl FnMut() + Send + use<> {
         let (moment, clock) = (Arc::clone(&self.encoded_from), Arc::clone(clock));
         *moment.lock().unwrap_or_else(PoisonError::into_inner) = None;
@@ -81,7 +81,7 @@ impl Spans {
     }
 }
 
-/// What an action is called, if it belongs to this attempt.
+/// The span name of an action, if it belongs to this attempt.
 fn name(action: &Action, place: Attempt) -> Option<&'static str> {
     match action {
         Action::Send(request) if request.place() != Some(place) => None,

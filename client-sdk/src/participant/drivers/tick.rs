@@ -10,7 +10,7 @@ use crate::participant::machine::Machine;
 use crate::participant::states::action::{Action, Input};
 use crate::transport::Traffic;
 
-/// What is so at a tick.
+/// Input of a tick.
 #[derive(Clone, Debug)]
 pub struct Circumstances {
     pub now: Now,
@@ -18,13 +18,13 @@ pub struct Circumstances {
     pub readiness: Readiness,
     /// For the policy of [`Builder::device_conditions`](crate::participant::Builder::device_conditions).
     pub device: DeviceState,
-    /// What tasks may ask the device about.
+    /// Attributes that tasks' criteria may refer to.
     pub attributes: Attributes,
     /// Number of training examples; `None` as before.
     pub examples: Option<u64>,
     /// Shortest round trip of the connection that was measured; `None` as before. Deadlines are that much earlier.
     pub round_trip: Option<Duration>,
-    /// What was sent and received since the last tick.
+    /// Bytes sent and received since the last tick.
     pub traffic: Traffic,
 }
 

@@ -1,4 +1,4 @@
-//! What the participant has refused, and why, as the journal remembers it.
+//! The participant's refusals and their reasons, in the journal.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ const MOST: usize = 50;
 /// Maximum length of a reason in bytes: it may quote the coordinator.
 const REASON_MAX: usize = 1000;
 
-/// What a participant did not take part in, or did not continue, for one reason.
+/// Refusals of attempts, or departures from them, for one reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Refusal {
@@ -74,7 +74,7 @@ impl Refusals {
     }
 }
 
-/// The reason that this event gives for what becomes of an attempt.
+/// The reason that this event gives for the end of an attempt.
 fn reason_at(of: Attempt, event: &Event) -> Option<&str> {
     if let Event::Refused { place, reason: words } | Event::TrainingFailed { place, error: words } = event {
         return (*place == of).then_some(words.as_str());

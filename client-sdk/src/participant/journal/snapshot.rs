@@ -71,10 +71,10 @@ pub const BATCH: &str = "batch";
 /// Name of the record of the list of published models.
 pub const MODELS: &str = "models";
 
-/// Name of the record of what was sent and received.
+/// Name of the record of traffic.
 pub const TRAFFIC: &str = "traffic";
 
-/// Name of the record of what was refused.
+/// Name of the record of refusals.
 pub const REFUSALS: &str = "refusals";
 
 /// Name of the record of a training in progress.

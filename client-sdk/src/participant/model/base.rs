@@ -1,4 +1,4 @@
-//! What a round starts from: a model, or the state of an analysis.
+//! The start of a round: a model, or the state of an analysis.
 
 use std::sync::Arc;
 

@@ -10,7 +10,7 @@ use crate::checkpoints::Checkpoints;
 use crate::participant::api::plan_error::WorkError;
 use crate::trainer::{Cancel, Purpose, Trainer, TrainingJob};
 
-/// The last version of a task that is over. What is measured of it stays on the device.
+/// The last version of a task that is over. Its metrics stay on the device.
 pub struct LastVersion {
     model: Arc<Parameters>,
     job: TrainingJob,

@@ -1,5 +1,5 @@
-//! The received model, and what the round's rule needs from training: the loss or number of steps that weights an
-//! update, and the control variates that correct its gradients.
+//! The received model, and the inputs that the round's rule needs from training: the loss or number of steps that
+//! weights an update, and the control variates that correct its gradients.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What all states share: identity, settings and the contents of the journal; and the transitions out of a round.
+//! State shared by all states: identity, settings and the contents of the journal; and the transitions out of a round.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,7 +82,7 @@ pub(in crate::participant) struct Core {
     pub(in crate::participant) account: Account,
     /// This participant's fixed batch, and its state in the current draw.
     pub(in crate::participant) batch: BatchState,
-    /// What the coordinator has shown of where models come from.
+    /// The coordinator's records of the models' provenance so far.
     pub(in crate::participant) shown: Shown,
     /// A training that an earlier process began.
     pub(in crate::participant) unfinished: Option<TrainingRecord>,
@@ -116,7 +116,7 @@ pub(in crate::participant) struct Core {
     pub(in crate::participant) round_trip: Duration,
     /// Longest wait between two check-ins while the coordinator is away, from its last `come_back`.
     pub(in crate::participant) retry_most: Duration,
-    /// Whether an answer to a check-in has said, since the start, what is waited for.
+    /// Whether an answer to a check-in has stated, since the start, the reason for the wait.
     pub(in crate::participant) is_told: bool,
     /// For pauses, shuffling and rounding.
     pub(in crate::participant) rng: ChaCha20Rng,
@@ -125,7 +125,7 @@ pub(in crate::participant) struct Core {
     pub(in crate::participant) events: Vec<Event>,
 }
 
-/// What a participant enrols or renews with, in PEM: one of the first two fields.
+/// A participant's credential to enrol or renew with, in PEM: one of the first two fields.
 pub(super) struct Credential {
     pub(in crate::participant) csr_pem: Option<String>,
     pub(in crate::participant) certificate_pem: Option<String>,

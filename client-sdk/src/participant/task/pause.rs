@@ -19,7 +19,7 @@ struct Wish {
     ran_out: bool,
 }
 
-/// A request to pause, and what the training has done since.
+/// A request to pause, and the training's reaction since.
 struct Told {
     /// The time of the request, by the clock of the grace period; `None` if the request was withdrawn, which lifts the
     /// time limit.

@@ -117,7 +117,7 @@ impl Plan {
         Ok(RoundBase::Model(file.parameters(&self.recipe.tensors.published)?))
     }
 
-    /// What a checkpoint of this round's training is of.
+    /// Identifies the training that a checkpoint belongs to.
     pub(in crate::participant) fn training_id(&self) -> TrainingId {
         let trained = AssignmentTerms::from(&*self.assignment).training();
         TrainingId { place: self.place, base: self.assignment.base.sha256, trained }

@@ -84,7 +84,7 @@ struct Inner {
     calls: Vec<Call>,
     /// Bytes of the results that are not kept, since all together would take more than checkpoints may; 0 if all are.
     left_out: u64,
-    /// What the call after these has saved.
+    /// The saved state of the call after these.
     state: Option<Zeroizing<Vec<u8>>>,
     /// The journal does not have this state, or the result of the last training, although the run has a writer.
     is_unwritten: bool,
@@ -93,7 +93,7 @@ struct Inner {
 }
 
 impl Inner {
-    /// What the results of trainings take in a record, with those that are left out.
+    /// Bytes of the trainings' results in a record, with those that are left out.
     fn bytes_of_results(&self) -> u64 {
         self.calls.iter().map(bytes_of_result).fold(self.left_out, u64::saturating_add)
     }
@@ -184,7 +184,8 @@ impl TrainingLog {
         self.pause.take_back();
     }
 
-    /// Whether the training could go on later if the run stopped now, or the run still has time to save what that needs.
+    /// Whether the training could resume later if the run stopped now, or the run still has time to save the state for
+    /// that.
     pub(in crate::participant) fn can_go_on(&self) -> bool {
         self.pauses.load(Ordering::Relaxed) || self.has_state() || self.pause.has_time()
     }

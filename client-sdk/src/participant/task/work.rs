@@ -92,7 +92,7 @@ pub(in crate::participant) struct SavedState {
     pub(in crate::participant) control: Option<Control>,
 }
 
-/// What an earlier process has trained in the same attempt, and the bound on what this one saves.
+/// Results of an earlier process in the same attempt, and the bound on those that this one saves.
 pub(in crate::participant) struct Earlier {
     pub(in crate::participant) unfinished: Option<TrainingRecord>,
     pub(in crate::participant) max_model_bytes: u64,
@@ -256,7 +256,7 @@ impl RoundWork {
                 let kept = self.personal.as_ref();
                 let mut round = LocalRound { trainer, job: &self.job, received: &received.model, kept };
                 let LocalResult { mut update, personal, evaluated, own } = personalizer.run(&mut round)?;
-                // What was said before the device's own model was made is of another one.
+                // Metrics from before the device's own model was made belong to another one.
                 update.metrics.retain(|(name, _)| own.metrics.iter().all(|(said, _)| said != name));
                 update.metrics.extend(own.metrics);
                 (update, evaluated, (personal, Some(own.model)))
@@ -285,7 +285,7 @@ impl RoundWork {
         Ok(Contribution { output, personal, own, evaluated, trained, examples, clipping })
     }
 
-    /// What clipping will take from an update.
+    /// The effect of clipping on an update.
     fn clipping(&self, update: &Update) -> Option<Clipping> {
         let Recipe { codec, .. } = &self.plan.recipe;
         let encoding = &self.plan.assignment.encoding;
@@ -319,7 +319,8 @@ impl RoundWork {
         self.protected(|protection| pipeline::masked_update(update, encoder, protection))
     }
 
-    /// Passes the round's masks to `send`, if the task has secure aggregation. Only once, so that what was received goes before.
+    /// Passes the round's masks to `send`, if the task has secure aggregation. Only once, so the received model is
+    /// dropped first.
     fn protected(
         &self,
         send: impl FnOnce(Protection<'_>) -> Result<MaskedInput, PipelineError>,
@@ -352,7 +353,7 @@ impl RoundWork {
         self.log.go_on();
     }
 
-    /// Whether the training could go on later if it were paused now, or still has time to save what that needs
+    /// Whether the training could resume later if it were paused now, or still has time to save the state for that
     /// ([`Trainer::pause_grace`]).
     #[must_use]
     pub fn can_go_on(&self) -> bool {

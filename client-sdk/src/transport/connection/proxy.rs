@@ -193,7 +193,7 @@ impl fmt::Display for ProxyServer {
 mod tests {
     use super::*;
 
-    /// What the environment names as proxy of `server`.
+    /// The proxy of `server` in the environment.
     fn named(server: &str, variables: &[(&str, &str)]) -> Result<Option<String>, String> {
         let read = |name: &str| Some((*variables.iter().find(|(variable, _)| *variable == name)?.1).to_owned());
         let found = from_variables(&authority(server).unwrap(), read);

@@ -1,4 +1,4 @@
-//! Failures of a proxy to give a tunnel, with what may help.
+//! Failures of a proxy to open a tunnel, with the remedies.
 
 use std::error::Error;
 use std::fmt;

@@ -77,7 +77,7 @@ fn read(file: &[u8]) -> Result<Parameters, CheckpointError> {
 
 #[derive(Serialize, Deserialize)]
 struct ListHeader {
-    /// Length of what follows, which is JSON: it may be longer than a header.
+    /// Length of the following JSON, which may be longer than a header.
     bytes: usize,
 }
 

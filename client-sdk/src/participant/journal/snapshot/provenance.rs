@@ -9,7 +9,7 @@ use crate::participant::checks::provenance::Shown;
 
 #[derive(Serialize, Deserialize)]
 struct Header {
-    /// Length of what follows, which is JSON: it may be longer than a header.
+    /// Length of the following JSON, which may be longer than a header.
     bytes: usize,
 }
 

@@ -1,4 +1,4 @@
-//! The record of what was refused.
+//! The record of refusals.
 
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;

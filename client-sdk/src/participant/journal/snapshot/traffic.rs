@@ -1,4 +1,4 @@
-//! The record of what was sent and received.
+//! The record of traffic.
 
 use zeroize::Zeroizing;
 

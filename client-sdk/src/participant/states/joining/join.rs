@@ -80,7 +80,7 @@ pub(in crate::participant) fn deal(
     now: Now,
 ) -> Result<(Session, Bytes), SessionError> {
     let roster = Roster::decode(roster)?;
-    // The app chooses who may certify members: a coordinator that could choose would invent members.
+    // The app chooses the authority of members: a coordinator with that choice could invent members.
     let authority = Authority::any_of(core.settings.members.clone(), now.wall);
     let signer = core.key.signer()?;
     let client = session.client()?.waiting_for_roster()?;

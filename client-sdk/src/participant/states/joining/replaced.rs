@@ -40,7 +40,7 @@ impl Core {
     }
 
     /// Drops the work that the coordinator expected under the former identity: a training in progress, an update
-    /// trained ahead and the batch. What was sent and spent stays, and still counts.
+    /// trained ahead and the batch. Sent updates and spending stay, and still count.
     pub(super) fn as_another(&mut self, then: State) -> State {
         let then = self.without_checkpoint(None, then);
         let then = self.throw_away(DiscardReason::Unknown, then);

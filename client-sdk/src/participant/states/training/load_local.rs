@@ -51,7 +51,7 @@ impl LoadLocal {
         }
     }
 
-    /// A damaged record is an error: starting over would silently discard what this device has learnt.
+    /// A damaged record is an error: starting over would silently discard this device's training.
     pub(in crate::participant) fn loaded(
         self,
         core: &mut Core,

@@ -63,7 +63,7 @@ impl Train {
                 }
                 return State::Train(self);
             }
-            // It had its time to save what it needs to go on; the conditions may hold again by now.
+            // It had its time to save the state for resuming; the conditions may hold again by now.
             Err(WorkError::Paused) if core.readiness != Readiness::Ready || self.work.ran_out() => {
                 let then = core.give_up(place, AbandonReason::Conditions, None);
                 return core.without_checkpoint(Some(&self.work), then);

@@ -143,7 +143,8 @@ impl DataArgs {
 
 /// Digits to train on and to test with: of a folder, or those that come with the program.
 ///
-/// # Errors The folder's error.
+/// # Errors
+/// The folder's error.
 pub(crate) fn mnist(dir: Option<&Path>, seed: u64) -> Outcome<(Labelled, Labelled)> {
     let loaded = match dir {
         Some(dir) => idx::load_mnist(dir, seed),

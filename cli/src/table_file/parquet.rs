@@ -98,7 +98,8 @@ fn check_compression(reader: &Reader, name: &str) -> Result<(), String> {
 
 /// Appends a cell to its column. The first cell that is not empty decides the column's type; `before` cells were empty.
 ///
-/// # Errors The type of the cell, if that cannot be read.
+/// # Errors
+/// The type of the cell, if that cannot be read.
 fn take(column: &mut Option<Column>, field: &Field, before: usize) -> Result<(), &'static str> {
     enum Value<'a> {
         Nothing,

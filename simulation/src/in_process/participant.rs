@@ -108,7 +108,8 @@ impl Participant {
 
 /// An Ed25519 key of the next 32 bytes that are drawn, so that a run can be repeated. Real keys need a secret source.
 ///
-/// # Errors [`IdentityError`] if the bytes are not a key.
+/// # Errors
+/// [`IdentityError`] if the bytes are not a key.
 pub fn signing_key(rng: &mut impl Rng) -> Result<SigningKey, IdentityError> {
     let mut pkcs8 = Zeroizing::new([0; 48]);
     pkcs8[..16].copy_from_slice(&PKCS8_ED25519);

@@ -13,7 +13,8 @@ const PIECE: usize = 1 << 20;
 
 /// Copies the blob that `blob` reads into `to`, and replaces an existing copy. Its bytes are verified on the way.
 ///
-/// # Errors `Corrupt` if the bytes do not have the digest, and those of either store; the blob is then not stored.
+/// # Errors
+/// `Corrupt` if the bytes do not have the digest, and those of either store; the blob is then not stored.
 pub async fn transfer(mut blob: Box<dyn BlobRead>, to: &dyn BlobStore, digest: Digest) -> Result<()> {
     let mut writer = to.writer().await?;
     loop {

@@ -18,7 +18,7 @@ const REASON_MAX: usize = 1000;
 pub struct Refusal {
     /// The attempt that was refused last.
     pub place: Attempt,
-    /// The code sent to the coordinator; `None` if the participant had made no promise, so that a message was
+    /// The code sent to the coordinator; `None` if the participant had promised nothing, so that a message was
     /// unnecessary.
     pub code: Option<RefusalCode>,
     /// The reason in words, which stay on the device; at most 1000 bytes.

@@ -31,7 +31,7 @@ async fn noise(fault: Option<Fault>) -> [Vec<f64>; 2] {
         assert_eq!(sum.modulus_bits(), 32);
         *noise = sum.words().iter().map(|word| f64::from(word.cast_signed())).collect();
     }
-    // Apart from the reuse its width is as charged.
+    // The width of the reused noise is as charged.
     for (release, noise) in federation.ledger().await.releases.iter().zip(&noise) {
         let seen = NoiseVariance::of(noise, charged_sigma(&release.parameters), CONFIDENCE).unwrap();
         assert!(seen.is_as_charged(), "{seen:?}");

@@ -7,7 +7,7 @@ use crate::Outcome;
 
 /// A poll that took longer is one of the tail.
 const SLOW: Duration = Duration::from_millis(50);
-/// Slow polls at most so far apart have one cause.
+/// Maximum distance between slow polls that are attributed to one cause.
 const NEAR: Duration = Duration::from_millis(200);
 /// At most so many spells of slow polls are printed, those with the most polls first.
 const TOLD: usize = 8;

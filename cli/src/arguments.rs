@@ -42,7 +42,8 @@ pub(crate) fn parse_listen(text: &str) -> Result<SocketAddr, Box<dyn Error + Sen
     first.copied().ok_or_else(|| wrong.into())
 }
 
-/// A token, without white space around it: files and mounted secrets often end with a line break, which is no part of the token.
+/// A token, without white space around it: files and mounted secrets often end with a line break, which is not part of
+/// the token.
 pub(crate) fn parse_token(text: &str) -> Result<String, Infallible> {
     Ok(text.trim().to_owned())
 }

@@ -1,7 +1,7 @@
-//! Which data, dealt out how, for which model: flags that the demo, a participant process and an evaluation share.
+//! Data, partition and model: flags that the demo, a participant process and an evaluation share.
 //!
-//! Data and partition are pure functions of these flags, so processes that are given the same ones agree on who holds which
-//! example without talking to each other.
+//! Data and partition are pure functions of these flags, so processes with the same flags assign the same examples
+//! without communication.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -34,7 +34,7 @@ pub(crate) enum Source {
     Text,
 }
 
-/// What `--data` names: a ready source, or a table of one's own.
+/// Value of `--data`: a ready source, or a table of one's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DataChoice {
     Ready(Source),
@@ -144,7 +144,7 @@ impl DataArgs {
 /// Digits to train on and to test with: of a folder, or those that come with the program.
 ///
 /// # Errors
-/// What is wrong with the folder.
+/// The folder's error.
 pub(crate) fn mnist(dir: Option<&Path>, seed: u64) -> Outcome<(Labelled, Labelled)> {
     let loaded = match dir {
         Some(dir) => idx::load_mnist(dir, seed),
@@ -173,7 +173,7 @@ pub(crate) fn model(source: Source, input: TaskInput, test: &Dataset) -> Outcome
 /// sizes.
 ///
 /// # Errors
-/// What the model takes that the data are not.
+/// The model's requirement that the data violate.
 fn architecture(source: Source, asked: Option<&Value>, test: &Dataset) -> Outcome<Architecture> {
     let usual = match source {
         Source::Synthetic => "linear",

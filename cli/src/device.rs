@@ -4,7 +4,7 @@ use client_sdk::train::{Device, DeviceChoice, DeviceError};
 
 use crate::failure::{Exit, Failure, Outcome};
 
-/// Opens the chosen device; `auto` falls back to the CPU where there is no GPU that this program can use.
+/// Opens the chosen device; `auto` falls back to the CPU if this program cannot use a GPU here.
 ///
 /// # Errors
 /// [`Exit::Device`]: the device is absent, or this program was built without support for it.

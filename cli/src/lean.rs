@@ -12,8 +12,9 @@ pub(crate) const GIVE_BACK: Options = &[("MIMALLOC_PURGE_DELAY", "0"), ("MIMALLO
 /// Options that make the allocator keep freed memory.
 pub(crate) const KEEP: Options = &[("MIMALLOC_PURGE_DELAY", "-1")];
 
-/// Threads of a coordinator's runtime that may block, for statements that wait for the database: more would keep more memory.
-/// What finds none free waits for its turn. Files of blobs have threads of their own (`store::with_files`).
+/// Threads of a coordinator's runtime that may block, for statements that wait for the database: more would keep more
+/// memory. A statement waits for its turn while all are busy. Files of blobs have threads of their own
+/// (`store::with_files`).
 pub(crate) const BLOCKING_THREADS: usize = 16;
 
 /// Replaces this process by one with these options; returns if it is one, or if that cannot be done.

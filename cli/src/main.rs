@@ -1,7 +1,7 @@
 //! The executable: parses the command line and runs the subcommand.
 //!
-//! One file per subcommand in `command/`; their output goes through `output`, their failures through `failure`. No SQL
-//! and no tensors here: this crate composes and presents.
+//! One file per subcommand in `command/`; their output goes through `output`, their failures through `failure`. This
+//! crate composes and presents, and leaves SQL and tensors to others.
 
 mod arguments;
 mod command;

@@ -1,8 +1,8 @@
 //! Output for people and programs: tables and progress on a terminal, plain lines in a file, one JSON envelope with
 //! `--format json`.
 //!
-//! All output goes through [`Output`]; nothing else writes to stdout. Texts are escaped here, once ([`escape`]). A command goes on when
-//! stdout cannot be written, but does not succeed: see [`written`].
+//! All output goes through [`Output`], the only writer to stdout. Texts are escaped here, once ([`escape`]). A command
+//! goes on when stdout cannot be written, but then fails: see [`written`].
 
 use std::fs::OpenOptions;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -31,7 +31,7 @@ pub(crate) use growing::GrowingTable;
 pub(crate) use table::fits_eighty;
 pub(crate) use table::{Cells, Table};
 
-/// The version of the envelope and of what is in it; fields are added, never renamed.
+/// The version of the envelope and of its content; changes only add fields.
 pub(crate) const SCHEMA_VERSION: u32 = 1;
 
 /// Output format.
@@ -89,7 +89,7 @@ pub(crate) fn check_writable(path: &Path) -> Outcome {
         .open(path)
         .map_err(Failure::because(Exit::Io, format!("cannot write {}", path.display())))?;
     if is_new {
-        // Whatever happens to it, it can be written again.
+        // Ignores the error, since the file can be written again.
         let _ = std::fs::remove_file(path);
     }
     Ok(())
@@ -170,7 +170,7 @@ impl Output {
         }
     }
 
-    /// Prints a view; its entity tag goes into the envelope beside it.
+    /// Prints a view; its entity tag becomes a field of the envelope.
     pub(crate) fn answer_tagged<T: Serialize>(self, data: &T, etag: Option<&str>, words: impl FnOnce() -> String) {
         match self.format {
             Format::Json => print(&json(&Envelope { etag, ..Envelope::new("ok", data) })),

@@ -1,4 +1,4 @@
-//! Parses the command line, and extends clap's errors with what would be right.
+//! Parses the command line, and extends clap's errors with the valid values.
 
 use std::error::Error as _;
 use std::io::IsTerminal as _;
@@ -10,13 +10,13 @@ use clap::{CommandFactory as _, FromArgMatches as _};
 
 use crate::command::Cli;
 
-/// Columns that help is wrapped at where the terminal is no narrower, or the output goes elsewhere.
+/// Columns that help is wrapped at on a terminal of at least that width, or if the output goes elsewhere.
 const HELP_COLUMNS: usize = 100;
 
 /// Parses the process's arguments.
 ///
 /// # Errors
-/// What is wrong with them, and what would be right.
+/// The error, with a valid form.
 pub(crate) fn cli() -> Result<Cli, clap::Error> {
     let stdout = std::io::stdout().is_terminal().then(|| console::Term::stdout().size_checked()).flatten();
     let columns = stdout.map_or(HELP_COLUMNS, |(_, columns)| HELP_COLUMNS.min(columns.into()));
@@ -29,7 +29,7 @@ fn parse(
     columns: usize,
 ) -> Result<Cli, clap::Error> {
     let words: Vec<std::ffi::OsString> = words.into_iter().map(Into::into).collect();
-    // Given here, so that neither another stream's terminal nor a variable decides it.
+    // Given here, so that it does not depend on another stream's terminal or a variable.
     let mut command = with_negative_numbers(Cli::command()).term_width(columns);
     if words.iter().any(|word| word == "--offline") {
         command = of_no_coordinator(command);
@@ -50,7 +50,7 @@ fn with_negative_numbers(command: clap::Command) -> clap::Command {
     command.mut_args(numbers).mut_subcommands(with_negative_numbers)
 }
 
-/// Reads no coordinator from the environment: a command that goes to a file may be typed where one is set.
+/// Ignores a coordinator in the environment: an `--offline` command works on files, also where one is set.
 fn of_no_coordinator(command: clap::Command) -> clap::Command {
     let coordinator = |arg: clap::Arg| {
         let is_its = matches!(arg.get_long(), Some("server" | "ca" | "token"));
@@ -92,7 +92,7 @@ fn variable(command: &clap::Command, long: &str) -> Option<String> {
     own.or_else(|| command.get_subcommands().find_map(|subcommand| variable(subcommand, long)))
 }
 
-/// What would have been right, where the error of the value itself does not say it.
+/// The valid form, if the value's own error lacks it.
 fn expected(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     if let Some(error) = error.downcast_ref::<ParseIntError>() {
         return Some(match error.kind() {

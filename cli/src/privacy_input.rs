@@ -1,4 +1,5 @@
-//! `--privacy` of the commands that make a task for a population that they know: the flag, and the defaults of what it leaves out.
+//! `--privacy` of the commands that make a task for a population that they know: the flag, and the defaults of its
+//! omitted keys.
 
 use serde_json::{Value, json};
 use task_spec::{Clip, Cohort, PrivacyMechanism, PrivacySpec, Sampling, TaskSpec, Turns};
@@ -49,7 +50,7 @@ fn sampling(text: &str) -> Result<Value, String> {
     }
 }
 
-/// Used where `--privacy` names no other.
+/// The delta that `--privacy` defaults to.
 const DELTA: f64 = 1e-5;
 const CLIP: f64 = 1.0;
 
@@ -79,7 +80,7 @@ fn usual(task: &TaskSpec, input: &TaskInput, drawn: u32, population: u32) -> Val
     }})
 }
 
-/// The task and what it implies, with these defaults if `--privacy` was given.
+/// The task with its implied values and with these defaults if `--privacy` was given.
 ///
 /// # Errors
 /// As [`TaskInput::draft`]; a population that is too small for its mechanism's limits on participations.

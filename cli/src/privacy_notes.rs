@@ -1,5 +1,5 @@
-//! What operators should know of a private task before it starts: how far devices with the SDK's defaults go along, and
-//! whether its promise is worth much.
+//! Notes for operators on a private task before it starts: the participations that the SDK's defaults allow, and the
+//! strength of its promise.
 
 use client_sdk::Lifetime;
 use learning::privacy::{PlanError, PlanRequest, promise_warnings};
@@ -11,13 +11,13 @@ use wire::grammar::counted;
 
 use crate::output::{figure, number};
 
-/// The participations in a task that the SDK's default lifetime limit allows a device that takes part in no other.
+/// The participations in a task that the SDK's default lifetime limit allows a device that takes part only in this one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct LifetimeRoom {
     /// Epsilon of the lifetime limit ([`Lifetime::default`]).
     epsilon: f64,
     delta: f64,
-    /// Participations that cost a device no more than that by its own count, at most those that the task plans.
+    /// Participations whose cost, by the device's own account, is within the limit; at most those that the task plans.
     allowed: u32,
     /// Participations of a device that is always there, on average.
     expected: f64,
@@ -66,19 +66,19 @@ impl LifetimeRoom {
     }
 }
 
-/// Notes about a task that a coordinator accepts; none without a mechanism.
+/// Notes about a task that a coordinator accepts; empty without a mechanism.
 pub(crate) fn privacy_notes(spec: &TaskSpec) -> Vec<String> {
     with_private(spec, notes)
 }
 
-/// The warnings alone: for participants that live for one task and have no limit over all.
+/// The warnings alone: for participants that live for one task, without a lifetime limit.
 pub(crate) fn weak_promise(spec: &TaskSpec) -> Vec<String> {
     with_private(spec, promised)
 }
 
 fn with_private(spec: &TaskSpec, notes: fn(&TaskSpec, &PrivateTask) -> Vec<String>) -> Vec<String> {
     let mut spec = spec.clone();
-    // The coordinator judges tasks: of one that it refuses there is nothing to note.
+    // A task that the coordinator would reject gets no notes.
     match TaskModel::complete(&mut spec).and_then(|()| TaskModel::new(&spec)) {
         Ok(TaskModel { private: Some(private), .. }) => notes(&spec, &private),
         Ok(TaskModel { private: None, .. }) | Err(_) => Vec::new(),
@@ -89,7 +89,7 @@ fn notes(spec: &TaskSpec, private: &PrivateTask) -> Vec<String> {
     let request = &private.quantizer.request;
     let noise = spec.privacy.noise_multiplier.unwrap_or_default();
     let mut notes: Vec<_> = promised(spec, private).into_iter().map(|warning| format!("warning: {warning}")).collect();
-    // Without the population nobody knows how often one device is drawn.
+    // The frequency of draws of one device depends on the population.
     if spec.privacy.population.is_some() {
         notes.extend(LifetimeRoom::of(request, noise).ok().map(|room| room.words()));
     }

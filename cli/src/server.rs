@@ -63,7 +63,7 @@ pub(crate) fn read_ca(path: &Path) -> Outcome<Vec<u8>> {
 }
 
 impl ServerArgs {
-    /// Makes a client; nothing is sent yet.
+    /// Makes a client, without sending a request.
     pub(crate) fn client(&self) -> Outcome<Server> {
         let ca = self.ca.as_deref().map(read_ca).transpose()?;
         Server::with_ca(self.server.clone(), ca.as_deref(), self.token.clone(), &proxy::setting(self.proxy.as_deref())?)

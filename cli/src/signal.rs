@@ -1,7 +1,7 @@
 //! Signals to end the process: ctrl-c and SIGTERM.
 
-/// Completes at the first of them that comes after this call, also if that is before it is awaited. Where signals cannot
-/// be listened for it never does, and the system's default applies.
+/// Completes at the first of them that comes after this call, also if that is before it is awaited. If the process
+/// cannot listen for signals, it stays pending, and the system's default applies.
 #[cfg(unix)]
 pub(crate) fn shutdown() -> impl Future<Output = ()> {
     use tokio::signal::unix::{SignalKind, signal};
@@ -45,7 +45,7 @@ pub(crate) struct Hangups(Option<tokio::signal::unix::Signal>);
 
 #[cfg(unix)]
 impl Hangups {
-    /// Whether there was another; never returns where there can be none.
+    /// Waits for another hang-up. Stays pending if the process cannot listen for them.
     pub(crate) async fn next(&mut self) -> bool {
         match &mut self.0 {
             Some(signals) => signals.recv().await.is_some(),
@@ -54,7 +54,7 @@ impl Hangups {
     }
 }
 
-/// There are none here.
+/// Hang-ups, which this system lacks.
 #[cfg(not(unix))]
 pub(crate) fn hangups() -> Hangups {
     Hangups
@@ -66,7 +66,7 @@ pub(crate) struct Hangups;
 
 #[cfg(not(unix))]
 impl Hangups {
-    /// Never returns.
+    /// Stays pending.
     pub(crate) async fn next(&mut self) -> bool {
         std::future::pending().await
     }

@@ -31,7 +31,7 @@ pub(crate) fn text(path: &Path) -> Outcome<String> {
     let unreadable = || Failure::because(Exit::Configuration, format!("cannot read {}", path.display()));
     let file = File::open(path).map_err(unreadable())?;
     let mut text = String::new();
-    // A device or a pipe has no size.
+    // Bounds the bytes read, since a device or a pipe does not have a size.
     file.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(unreadable())?;
     if text.len() as u64 > MAX_BYTES {
         return Err(wrong(path, format!("has more than {MAX_BYTES} bytes, the most of a task file")));
@@ -51,7 +51,7 @@ pub(crate) fn read(path: &Path) -> Outcome<TaskSpec> {
     Ok(spec)
 }
 
-/// The text as a task, or what is wrong with it.
+/// The text as a task, or its error.
 fn parse(text: &str) -> Result<TaskSpec, String> {
     let reader = toml::Deserializer::parse(text).map_err(|error| in_words(&error.to_string()))?;
     serde_path_to_error::deserialize(reader).map_err(|error| {

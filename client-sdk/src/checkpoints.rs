@@ -11,14 +11,14 @@ use crate::journal::JournalError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotKept {
-    /// The state exceeds what the app allows.
+    /// The state exceeds the app's limit.
     #[error("the checkpoint has {bytes} bytes, and its limit is {limit} (four times Builder::max_model_bytes)")]
     TooLarge {
         /// Size of the state with all that the round has computed before.
         bytes: u64,
         limit: u64,
     },
-    /// The training was answered, paused or given up since, or nothing keeps its checkpoints.
+    /// The training was answered, paused or given up since, or its checkpoints are not kept.
     #[error("nobody waits for a checkpoint of this training")]
     Over,
     #[error(transparent)]
@@ -73,7 +73,7 @@ impl Checkpoints {
         Self(Some(keep))
     }
 
-    /// What this training saved last before it was killed or paused.
+    /// The last state that this training saved before it was killed or paused.
     #[must_use]
     pub fn load(&self) -> Option<Zeroizing<Vec<u8>>> {
         self.0.as_ref()?.load()
@@ -96,7 +96,7 @@ impl Checkpoints {
         self.0.as_ref().ok_or(NotKept::Over)?.save(state, false)
     }
 
-    /// The same, in the journal when it returns: for a short state that names what is kept elsewhere.
+    /// The same, in the journal when it returns: for a short state that refers to data kept elsewhere.
     #[cfg(feature = "process")]
     pub(crate) fn save_at_once(&self, state: &[u8]) -> Result<(), NotKept> {
         self.0.as_ref().ok_or(NotKept::Over)?.save(state, true)

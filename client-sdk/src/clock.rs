@@ -6,7 +6,7 @@ use wire::Timestamp;
 
 /// The time on the participant's two clocks.
 ///
-/// Waiting uses `elapsed`, which never jumps. Only certificate dates are compared with `wall`, which may jump.
+/// Waiting uses `elapsed`, which is monotonic. Only certificate dates are compared with `wall`, which may jump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
     /// Since some fixed moment of this process; monotonic.

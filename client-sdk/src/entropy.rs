@@ -11,7 +11,8 @@ use ring::rand::{SecureRandom, SystemRandom};
 /// The source of secrets.
 pub type Secrets = Box<dyn secure_agg::CryptoRng + Send>;
 
-/// The system's randomness, queried for every draw: no state in this process could be read, copied or repeated.
+/// The system's randomness, queried for every draw, so that this process holds no state that could be read, copied or
+/// repeated.
 pub(crate) struct SystemSecrets(SystemRandom);
 
 impl SystemSecrets {
@@ -25,7 +26,7 @@ impl SystemSecrets {
         bytes
     }
 
-    /// Continuing with a key that is not random is not an option, and no caller could handle the failure.
+    /// Panics on a failure: continuing with a predictable key is unsafe, and callers could not handle the failure.
     fn fill(&self, bytes: &mut [u8]) {
         self.0.fill(bytes).expect("the system gave randomness when the participant was built");
     }

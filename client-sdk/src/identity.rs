@@ -23,7 +23,7 @@ impl From<rcgen::Error> for IdentityError {
 
 type MakeEvidence = dyn Fn(&str) -> String + Send + Sync;
 
-/// Creates evidence for signing requests, for an external authority. None by default.
+/// Creates evidence for signing requests, for an external authority. Empty by default.
 #[derive(Clone, Default)]
 pub struct Evidence(Option<std::sync::Arc<MakeEvidence>>);
 
@@ -87,7 +87,7 @@ pub enum CertificateError {
     Identity(#[from] IdentityError),
 }
 
-/// An Ed25519 private key. Neither printable nor copyable.
+/// An Ed25519 private key. It cannot be printed or copied.
 pub struct SigningKey {
     pkcs8: Zeroizing<Vec<u8>>,
 }
@@ -96,7 +96,7 @@ impl SigningKey {
     /// Generates a key from the system's randomness.
     ///
     /// # Errors
-    /// [`IdentityError`] if the system provides none.
+    /// [`IdentityError`] if the system has no randomness.
     pub fn generate() -> Result<Self, IdentityError> {
         let pair = KeyPair::generate_for(&PKCS_ED25519)?;
         Ok(Self { pkcs8: Zeroizing::new(pair.serialize_der()) })
@@ -144,7 +144,7 @@ fn rcgen_key(pkcs8: &[u8]) -> rustls_pki_types::PrivatePkcs8KeyDer<'_> {
     pkcs8.into()
 }
 
-/// What an authority certified; in the journal as it is.
+/// An authority's certificate; in the journal as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Certified {
     pub participant: ParticipantId,

@@ -56,22 +56,21 @@
 //! [`DeviceConditions`] decide when a device may work, and report the unmet condition. An app without a runtime drives the participant itself
 //! ([`Machine::tick`](participant::machine::Machine::tick); [`Driven`](participant::Driven) with the SDK's own HTTPS), or has a [`runner`].
 //!
-//! What an app does not use it can leave out: the transport over HTTPS (feature `https`), and the ready models with
-//! their training and scoring (`models`). Both are on by default; `cuda` and `metal` add candle and a GPU.
+//! Unused parts can be left out: the transport over HTTPS (feature `https`), and the ready models with their training
+//! and scoring (`models`). Both are on by default; `cuda` and `metal` add candle and a GPU.
 //!
 //! All decisions are made without I/O ([`participant::machine`]); all I/O is behind traits that an app may implement:
 //! [`Transport`](transport::Transport), [`Journal`](journal::Journal), [`Trainer`],
 //! [`Conditions`](conditions::Conditions). Everything that leaves the device passes through [`pipeline`].
 //!
-//! Secure aggregation needs nothing more from an app: the participant generates keys when invited, deals shares of its
-//! masks before it trains, masks its update, and helps to open the sum of all updates sent, and nothing else. It
-//! verifies everything the coordinator sends; with [`SecurityPolicy`] an app may set stricter requirements, and forbid
-//! updates without masks.
+//! Secure aggregation is transparent to an app: the participant generates keys when invited, deals shares of its masks
+//! before it trains, masks its update, and helps to open only the sum of all updates sent. It verifies everything the
+//! coordinator sends; with [`SecurityPolicy`] an app may set stricter requirements, and forbid updates without masks.
 //!
 //! An authority that the app chooses certifies the other participants ([`Builder::members_ca_pem`]). If the coordinator
 //! holds that authority's key, it can invent participants.
 //!
-//! With a privacy mechanism, updates are clipped to its norm, neither their weight nor any metric is sent, and the
+//! With a privacy mechanism, updates are clipped to its norm, their weight and metrics stay on the device, and the
 //! participant adds its share of the noise if the mechanism is distributed. It charges every update to a ledger in its
 //! journal before sending it, holds the task to its first guarantee, and stops when the budget is used up, or when all
 //! tasks together have used up the device's lifetime budget ([`Lifetime`]). An app may set its own limits with

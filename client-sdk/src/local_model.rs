@@ -2,7 +2,7 @@
 //! over; or the device's personalized one.
 //!
 //! It is read from the journal, so it is available after a restart, without a network and long after the task is over.
-//! It is for use by the app on this device; nothing here sends it.
+//! It is for use by the app on this device and stays here.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::personalize::PersonalTensors;
 #[cfg(feature = "models")]
 use crate::train::{Device, Inputs, Scores, TrainError, scores};
 
-/// A model. Not printable, not copyable, not serializable; erased when dropped.
+/// A model. It cannot be printed, copied or serialized; it is erased when dropped.
 ///
 /// ```no_run
 /// # use client_sdk::Participant;
@@ -46,7 +46,7 @@ pub enum Origin {
     Personalized { round: u32 },
 }
 
-/// Reasons a model gives no prediction.
+/// Reasons why a model cannot predict.
 #[cfg(feature = "models")]
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -60,8 +60,8 @@ pub enum PredictError {
 }
 
 impl Model {
-    /// Reads a task's model from a journal: the personalized one where there is one, else the published one; `None` if the
-    /// journal has neither. For apps that use the model while no participant runs.
+    /// Reads a task's model from a journal: the personalized one where there is one, else the published one. `None` if
+    /// the journal lacks both. For apps that use the model while the participant is stopped.
     ///
     /// # Errors
     /// [`JournalError`] if a record cannot be read or was damaged.
@@ -132,8 +132,8 @@ impl Model {
         self.origin
     }
 
-    /// What the trainer measured of it on this device, by name; empty if nothing was measured yet. Of a published model see
-    /// [`KeptModel::metrics`].
+    /// Metrics that the trainer measured on this device, by name; empty before the first measurement. For a published
+    /// model see [`KeptModel::metrics`].
     #[must_use]
     pub fn metrics(&self) -> &[(String, MetricValue)] {
         &self.metrics

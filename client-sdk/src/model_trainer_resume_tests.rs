@@ -175,7 +175,7 @@ fn a_state_of_other_data_begins_anew() {
     let trainer = |count| ModelTrainer::new(data(&architecture, count), data(&architecture, 0), Device::Cpu);
     let paused = trainer(10).train(&start, &job(&architecture, plan.clone(), checkpoints.clone()));
     assert!(matches!(paused, Err(TrainerError::Paused)));
-    // What was saved is of ten examples.
+    // The saved state is of ten examples.
     let left = TrainingPlan { steps: Some(1), ..plan };
     let again = trainer(11).train(&start, &job(&architecture, left.clone(), checkpoints)).unwrap();
     assert_eq!(again, trainer(11).train(&start, &job(&architecture, left, Checkpoints::default())).unwrap());
@@ -201,6 +201,6 @@ fn time_before_a_pause_counts_in_the_budget() {
         .with_clock(Arc::new(Ticking(0.into())));
     let (whole, sliced, runs) = both_ways(&plan, &architecture, |job| trainer.train(&start, job));
     assert_eq!(whole.metrics[1].1.count, 7);
-    // A look for the budget and one to write down what is spent: the steps are fewer, and the budget ends it.
+    // One call checks the budget and one saves the spent time: the steps are fewer, and the budget ends it.
     assert!((2..7).contains(&sliced.metrics[1].1.count) && runs < 7, "{sliced:?}");
 }

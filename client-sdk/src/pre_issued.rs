@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 
 use crate::identity::{CertificateError, Certified, Identity, SigningKey, holder};
 
-/// A certificate issued to this device by an external authority, with its private key. Neither printable nor copyable;
+/// A certificate issued to this device by an external authority, with its private key. It cannot be printed or copied;
 /// the key is erased when dropped.
 pub struct PreIssued {
     chain_pem: String,
@@ -58,7 +58,7 @@ fn pkcs8(key_pem: &str) -> Option<Zeroizing<Vec<u8>>> {
 
 type Read = dyn Fn() -> Result<PreIssued, CertificateError> + Send + Sync;
 
-/// Source of externally issued certificates. None by default.
+/// Source of externally issued certificates. Empty by default.
 #[derive(Clone, Default)]
 pub struct Certificates(Option<Arc<Read>>);
 
@@ -70,7 +70,8 @@ pub(crate) struct UsableCertificate {
 }
 
 impl UsableCertificate {
-    /// Start of validity. Earlier it replaces no other certificate, since participants with a slow clock may reject it.
+    /// Start of validity. It replaces another certificate only from then on, since participants with a slow clock may
+    /// reject it.
     pub(crate) fn begins_at(&self) -> Timestamp {
         self.holder.begins_at
     }
@@ -91,8 +92,8 @@ impl Certificates {
         self.0.is_some()
     }
 
-    /// The current certificate from the source, unless it is `present` or began before it: a stale file replaces
-    /// nothing. It must be for another key than `present`, so that a thief of that key is locked out.
+    /// The current certificate from the source, unless it is `present` or began before it, so that a stale file is
+    /// ignored. It must be for another key than `present`, so that a thief of that key is locked out.
     ///
     /// # Errors
     /// [`CertificateError`]: it cannot be read, or is not usable for this participant.

@@ -8,7 +8,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use ring::digest;
 
-/// The purpose of a derived key; two purposes never share a stream.
+/// The purpose of a derived key; each purpose has its own stream.
 #[derive(Clone, Copy, Debug)]
 enum Purpose {
     Training,

@@ -1,7 +1,7 @@
 //! The app's interface: training a model on local data, and evaluating a model on local held-out data.
 //!
-//! A trainer handles parameters and knows nothing of rounds, networks or peers. It returns the trained parameters; the
-//! SDK computes the difference, keeps the personal part local and never sends the trainer's input.
+//! A trainer handles parameters, without access to rounds, networks or peers. It returns the trained parameters. The
+//! SDK computes the difference and keeps the personal part and the trainer's input local.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub trait Trainer: Send {
     /// Trains from `model` and returns the result in the same layout.
     ///
     /// # Errors
-    /// [`TrainerError`]: the participant gives up its place in this round; nothing is sent.
+    /// [`TrainerError`]: the participant then gives up its place in this round, without an update.
     fn train(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Trained, TrainerError>;
 
     /// Trains like [`Self::train`] under constraints, which some personalization methods and SCAFFOLD need. The SDK's
@@ -106,9 +106,9 @@ pub trait Trainer: Send {
     /// Current number of training examples or rows; reported to the coordinator at each check-in.
     fn examples(&self) -> u64;
 
-    /// Whether training looks at [`Checkpoints::should_pause`] from the start. Otherwise a round is given up when the device's
-    /// conditions no longer hold, unless the training has saved a checkpoint by then, or does within [`Self::pause_grace`]. False by
-    /// default.
+    /// Whether training checks [`Checkpoints::should_pause`] from the start. Otherwise a round is given up when the
+    /// device's conditions cease to hold, unless the training has saved a checkpoint by then, or does within
+    /// [`Self::pause_grace`]. False by default.
     fn pauses(&self) -> bool {
         false
     }
@@ -128,13 +128,13 @@ pub trait Trainer: Send {
     }
 }
 
-/// The anchor of [`proximal_mu`](TrainingPlan::proximal_mu), the frozen tensors, and the correction of
-/// every gradient. None by default.
+/// The anchor of [`proximal_mu`](TrainingPlan::proximal_mu), the frozen tensors, and the correction of every gradient.
+/// Empty by default.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Constraints<'a> {
     /// Replaces the initial model as anchor; of the same layout.
     pub anchor: Option<&'a Parameters>,
-    /// Whether each tensor, in layout order, is frozen; empty if none is.
+    /// Whether each tensor, in layout order, is frozen; empty if all are trained.
     pub frozen: &'a [bool],
     /// Added to the gradient of every step (SCAFFOLD's control variates); of the same layout.
     pub correction: Option<&'a Parameters>,
@@ -147,11 +147,11 @@ impl Constraints<'_> {
     }
 }
 
-/// What a training is for. Several trainings of one round, which some methods of personalization need, may differ in it.
+/// Purpose of a training. Several trainings of one round, which some methods of personalization need, may differ in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Purpose {
-    /// The shared model: the one that was received, or adapters that are shared; where tensors stay on the device, with these in it. What
-    /// training changes of the shared part is the update.
+    /// The shared model: the one that was received, or adapters that are shared; where tensors stay on the device, with
+    /// these in it. The training's change of the shared part is the update.
     #[default]
     Shared,
     /// The device's own model, or its own part of one. The result stays on the device; with `pfedme` and `elastic` the update follows
@@ -184,15 +184,15 @@ pub struct TrainingJob {
     pub architecture: Option<serde_json::Value>,
     /// Which columns of their tables devices learn from, if the task names them.
     pub table: Option<TableSpec>,
-    /// The analysis, if the task is one: then [`Trainer::table`] is called, and nothing is trained.
+    /// The analysis, if the task is one: then [`Trainer::table`] is called instead of training.
     pub analytics: Option<Analytics>,
     /// The task's metrics; others are dropped. With a privacy mechanism all of them stay on the device.
     pub metrics: Vec<String>,
     /// Seed for shuffling and the like: repeatable if the participant has a seed, otherwise random.
     pub seed: u64,
-    /// Deadline of the round by this device's wall clock; `None` if the job has no deadline.
+    /// Deadline of the round by this device's wall clock; `None` for a job without a deadline.
     pub deadline: Option<Timestamp>,
-    /// Set when the result is no longer needed.
+    /// Set when the job is cancelled.
     pub cancel: Cancel,
     /// Where training leaves its state, to go on after a pause and after the process was killed; by default nowhere.
     pub checkpoints: Checkpoints,
@@ -247,13 +247,14 @@ pub const REACH: &str = "train_reach";
 /// Prefix of metrics that are about a training, and not about the model that it began with.
 const TRAINING_PREFIX: &str = "train_";
 
-/// Whether a metric is of the model that a training began with: neither of the training itself nor of the device's own model.
+/// Whether a metric is of the model that a training began with. Metrics of the training itself and of the device's own
+/// model have prefixes.
 pub(crate) fn is_of_model(name: &str) -> bool {
     !name.starts_with(TRAINING_PREFIX) && !name.starts_with(PERSONAL_PREFIX)
 }
 
-/// What was measured of the model that a training began with: what its trainer evaluated or, if it evaluates nothing, what the metrics of
-/// the training say of that model.
+/// Metrics of the model that a training began with: the trainer's evaluation or, if that is empty, the training's
+/// metrics of that model.
 pub(crate) fn measured_of_model(
     evaluated: &[(String, MetricValue)],
     trained: &[(String, MetricValue)],
@@ -269,7 +270,7 @@ pub(crate) fn measured_of_model(
 pub struct Cancel(Arc<AtomicBool>);
 
 impl Cancel {
-    /// The result is no longer needed.
+    /// Sets the flag.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -281,7 +282,7 @@ impl Cancel {
     }
 }
 
-/// Reasons there is no result. The coordinator only learns which of the two it is.
+/// Reasons why a result is missing. The coordinator receives only the kind, one of two.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrainerError {

@@ -1,5 +1,5 @@
-//! What every run begins with: an authority, an operator, and devices that are enrolled. Enrolling costs more than most of a
-//! run, so it is done once for each number of devices, and the rows are set back to it.
+//! The start of every run: an authority, an operator, and devices that are enrolled. Enrolling costs more than most of
+//! a run, so it is done once for each number of devices, and the rows are set back to it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,7 +21,7 @@ use crate::SetupError;
 use simulation::clock::VirtualClock;
 use simulation::in_process::{Network, in_memory};
 
-/// The authority of all runs, whose key guards nothing: one that is made anew would draw its key from the system.
+/// The authority of all runs, whose key is public: a new one would draw its key from the system.
 const AUTHORITY: &str = include_str!("authority/ca.pem");
 const AUTHORITY_KEY: &str = include_str!("authority/ca-key.pem");
 /// Certificates are not renewed.

@@ -1,4 +1,5 @@
-//! Makes a world: rows with all devices enrolled, a disk, coordinators over them, and the task. Nothing fails during that.
+//! Makes a world: rows with all devices enrolled, a disk, coordinators over them, and the task. Faults begin
+//! afterwards.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicI64;
@@ -29,7 +30,7 @@ use simulation::chance::{Purpose, stream};
 use simulation::clock::{Moment, VirtualClock};
 use simulation::in_process::Network;
 
-/// Maximum duration of polls of clients that do not keep time; no phase may be shorter.
+/// Maximum duration of polls of clients that do not keep time; all phases are at least that long.
 const POLL_MS: u64 = 5_000;
 /// Inputs that are folded at once.
 const FOLD: u32 = 2;

@@ -1,4 +1,4 @@
-//! What must hold after each event, and at the end.
+//! Invariants after each event, and at the end.
 
 mod end;
 
@@ -24,7 +24,7 @@ pub(super) const NEEDED: usize = 3;
 /// How far a coordinate of a mean may be off: rounding, not one update more or less.
 const TOLERANCE: f32 = 1e-3;
 
-/// What a schedule excuses.
+/// Exceptions that a schedule allows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Excuses {
     /// Work is due without a wake-up.
@@ -33,7 +33,7 @@ pub(super) struct Excuses {
     pub(super) losses: bool,
 }
 
-/// What is known from outside.
+/// Facts known from outside.
 pub(super) struct Facts {
     task: TaskId,
     kind: TaskKind,
@@ -45,9 +45,9 @@ pub(super) struct Facts {
     /// Attempts that published a version, with the number of their inputs.
     completed: Vec<(Attempt, usize)>,
     ledger: Vec<(Attempt, String)>,
-    /// What devices hold receipts for, in attempts that were open when last looked at.
+    /// Receipts of devices, in attempts that were open at the last check.
     receipts: BTreeMap<(Attempt, u32), Digest>,
-    /// What devices sent.
+    /// Inputs that devices sent.
     inputs: BTreeMap<(Attempt, u32), Digest>,
     answers: BTreeMap<(Attempt, u32, RoundState), Vec<u8>>,
     /// The attempt that each device sent an input in, by device and round.
@@ -56,7 +56,7 @@ pub(super) struct Facts {
     told_something: bool,
     /// Of a private task.
     private: Option<PrivateSums>,
-    /// How far the task was, and what disks had lost, when this was last held against the rows.
+    /// Progress of the task, and losses of disks, at the last comparison with the rows.
     state: Option<(Pulse, u64)>,
 }
 
@@ -160,13 +160,13 @@ impl Facts {
         Ok(())
     }
 
-    /// Holds the rows against what is known.
+    /// Compares the rows with the known facts.
     pub(super) async fn check(&mut self, rows: &Store, disk: &Disk) -> Result<(), Broken> {
         let mut facts = Some(self);
         let broken = rows.read("check", |tx| {
             let facts = facts.take();
             Box::pin(async move {
-                // One connection in memory is never busy, so nothing is read twice.
+                // The single connection in memory is always free, so the transaction runs once.
                 let facts = facts.ok_or(StoreError::Busy)?;
                 Ok::<_, StoreError>(facts.check_rows(tx, disk).await)
             })
@@ -238,7 +238,7 @@ impl Facts {
         self.completed.push((row.key, included.len()));
         let of = |digest| disk.bytes(digest).ok_or((Check::Blobs, format!("version {number} has no bytes")));
         let (before, after) = (values(&of(base.sha256)?), values(&of(version.sha256)?));
-        // Noise hides who is in it.
+        // Noise hides the members of the sum.
         if self.kind == TaskKind::Private || disk.damaged().contains(&version.sha256) {
             return Ok(());
         }
@@ -268,7 +268,7 @@ impl Facts {
         Ok(admitted)
     }
 
-    /// A round that ended never changes, and loses no input for nothing.
+    /// A round that ended stays the same, and keeps its inputs.
     async fn check_ended_rounds(&self, tx: &mut Transaction<'_>) -> Result<(), Broken> {
         for (attempt, inputs) in &self.completed {
             let reported = tx.round_attempt(*attempt).await.map_err(unread)?.map_or(0, |row| row.reported);

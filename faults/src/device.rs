@@ -29,14 +29,14 @@ pub(super) const TASK: &str = "task";
 /// How long a check-in is held open.
 const POLL: Duration = Duration::from_secs(10);
 
-/// What becomes of a device before one of its actions.
+/// Fate of a device before one of its actions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DeviceFault {
     Crash { away: Duration },
     SetBack { to: u64 },
 }
 
-/// What a device does next.
+/// Next action of a device.
 pub(super) enum Next {
     Do(Box<Action>),
     /// It was killed, and comes back after this time.
@@ -65,7 +65,7 @@ pub(super) struct Device {
     pub(super) actions: u64,
     /// Requests of all its lives.
     pub(super) requests: u64,
-    /// Distinguishes what is for its present action from what is for an earlier one.
+    /// Distinguishes results of its present action from those of an earlier one.
     pub(super) current: u64,
     pub(super) peer: Option<Peer>,
     pub(super) poll: Option<OpenPoll>,
@@ -82,7 +82,7 @@ pub(super) struct Enrolled {
 }
 
 impl Device {
-    /// A device that was never started. One whose journal is to be set back has a real one, in `folder`.
+    /// A device before its first start. One whose journal is to be set back has a real one, in `folder`.
     pub(super) fn new(
         (seed, index): (u64, u32),
         is_secure: bool,
@@ -123,7 +123,7 @@ impl Device {
         }
     }
 
-    /// What it is once enrolled; `None` if it is not.
+    /// Its enrolled state; `None` before enrolment.
     pub(super) fn enrolled(self) -> Option<Enrolled> {
         match self.journal {
             DeviceJournal::Memory(records) => Some(Enrolled { records, peer: self.peer? }),
@@ -131,7 +131,7 @@ impl Device {
         }
     }
 
-    /// Takes over what an enrolled one recorded.
+    /// Takes over the records of an enrolled device.
     ///
     /// # Errors
     /// Those of its journal.
@@ -203,7 +203,7 @@ impl Device {
         Ok(())
     }
 
-    /// Kills the participant: what is not in the journal is lost.
+    /// Kills the participant, which loses everything outside the journal.
     pub(super) fn kill(&mut self) {
         self.machine = None;
         self.poll = None;

@@ -15,7 +15,7 @@ use store::{BlobRead, BlobStore, BlobWriter, Interruption as _, Result, StoreErr
 
 use super::process::Process;
 
-/// What the disk holds.
+/// Content of the disk.
 #[derive(Default)]
 pub(super) struct Disk {
     blobs: Mutex<BTreeMap<Digest, Blob>>,
@@ -72,7 +72,7 @@ impl Disk {
         self.blobs().get(&digest).map(|blob| blob.bytes.clone())
     }
 
-    /// The machine of this process lost its power: what it did not flush is gone.
+    /// The machine of this process lost its power: unflushed data are gone.
     pub(super) fn power_cut(&self, process: usize) {
         self.loses();
         self.blobs().retain(|_, blob| blob.unflushed != Some(process));
@@ -83,7 +83,7 @@ impl Disk {
 pub(super) struct DiskView {
     pub(super) disk: Arc<Disk>,
     pub(super) process: Arc<Process>,
-    /// What blobs are dated by.
+    /// The clock that dates blobs.
     pub(super) clock: Arc<dyn Clock>,
     /// Set by a process that forgets to flush: its number.
     pub(super) forgets_to_flush: Option<usize>,
@@ -111,7 +111,7 @@ impl DiskView {
                 let blob = Blob { bytes, at: self.clock.now(), is_damaged: false, unflushed: self.forgets_to_flush };
                 self.disk.blobs().insert(digest, blob);
             }
-            // What it wrote so far has no name yet.
+            // The bytes that it wrote so far are still unnamed.
             WriteFate::Fails | WriteFate::StopsBefore => {}
         }
         match fate {

@@ -51,7 +51,7 @@ impl DeviceJournal {
         if let Self::Folder(journal) = self
             && journal.copies.contains(&action)
         {
-            // A copy that fails is no copy: there is nothing to set back to then.
+            // A copy that fails is ignored: the journal cannot be set back to it then.
             let _ = copy_folder(&journal.place.join("journal"), &journal.copy(action));
             if journal.copies_generation {
                 let _ = fs::copy(journal.generation(), journal.copy(action).join("generation"));
@@ -82,7 +82,7 @@ pub(super) struct FolderJournal {
     opened: Option<FileJournal>,
     /// The actions before which it is copied.
     copies: BTreeSet<u64>,
-    /// Whether a copy includes the generation, as no journal may be kept.
+    /// Whether a copy includes the generation, against the rules for journals.
     copies_generation: bool,
 }
 

@@ -13,7 +13,7 @@ use super::outcome::{Broken, Check};
 pub(super) struct LeaseWatch {
     /// Durable changes of all coordinators until then.
     made: u64,
-    /// None before the lease was taken for the first time.
+    /// `None` before the lease was taken for the first time.
     token: Option<u64>,
     pulse: Option<Pulse>,
     /// The coordinator that drew the last token.
@@ -26,8 +26,8 @@ impl LeaseWatch {
         self.token
     }
 
-    /// A call of this coordinator has ended, or hangs, and all of them have made so many durable changes: whether it changed
-    /// nothing but under its lease. An operator who cancels needs none.
+    /// Checks a call of this coordinator that has ended, or hangs, when all coordinators have made `made` durable
+    /// changes: it must have changed rows only under its lease. An operator's cancellation works without a lease.
     pub(super) async fn was_called(
         &mut self,
         coordinator: usize,
@@ -62,7 +62,7 @@ impl LeaseWatch {
     }
 }
 
-/// What background work alone changes.
+/// The counts that only background work changes.
 fn work(pulse: &Pulse) -> (u32, u32, u32, u32) {
     (pulse.versions, pulse.transitions, pulse.folded, pulse.released)
 }

@@ -1,10 +1,10 @@
 //! The federation under faults: the real coordinators and the real participants in one process, where messages get
-//! lost, processes die between any two durable changes, clocks disagree and devices come back with old journals; and
-//! after each event what must hold is checked (`checks`).
+//! lost, processes die between any two durable changes, clocks disagree and devices come back with old journals. The
+//! invariants are checked after each event (`checks`).
 //!
-//! A seed writes a [`Schedule`]; a [`Runner`] performs it, the same way each time; [`search`] runs many of them at once, and
-//! [`shrink`] makes one that fails shorter. The executable `faults` does that from the command line. No release contains any of
-//! it.
+//! A seed writes a [`Schedule`]; a [`Runner`] performs it, the same way each time; [`search`] runs many of them in
+//! parallel, and [`shrink`] makes one that fails shorter. The executable `faults` does that from the command line.
+//! Releases exclude this crate.
 
 mod base;
 mod build;

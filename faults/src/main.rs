@@ -16,7 +16,7 @@ use faults::{Flaws, Profile, Run, Runner, Schedule, SetupError, Violation, searc
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Violations after which no further seed is tried.
+/// Number of violations that ends the search.
 const VIOLATIONS_MAX: usize = 10;
 /// Runs that shortening one schedule may take.
 const TRIES: u32 = 500;

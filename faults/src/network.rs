@@ -1,4 +1,4 @@
-//! Between devices and coordinators: what devices send, what arrives, and what comes back.
+//! The network between devices and coordinators: requests, deliveries and answers.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -9,30 +9,30 @@ task_spec::named_enum! {
     pub enum Check: "check" {
         /// Each receipt has one admitted row with its digest, and readable bytes until these are folded.
         Receipts = "receipts",
-        /// No update is counted twice, and none that counts is left out.
+        /// Every update that counts is in exactly one sum.
         Sums = "sums",
-        /// Versions are consecutive, one for each round, and never change.
+        /// Versions are consecutive, one for each round, and immutable.
         Versions = "versions",
         /// The ledger only grows, and is charged before the version.
         Ledger = "ledger",
-        /// No device gives two inputs from one base, signs twice, or answers a session twice.
+        /// Each device gives at most one input from one base, one signature, and one answer to a session.
         Devices = "devices",
         /// A change of a worker whose lease another has taken since fails.
         Leases = "leases",
         /// Every blob that a row names is there.
         Blobs = "blobs",
-        /// What is due is noticed by a wake-up, not only by looking now and then.
+        /// A wake-up announces due work, not only an occasional poll.
         Wakes = "wakes",
         /// Once faults stop, each task ends, or reports a reason.
         Progress = "progress",
-        /// No blob and no key is left that nothing names.
+        /// All blobs and keys are referenced.
         Garbage = "garbage",
-        /// Nothing panics, and only participants that an operator or a schedule ends return an error.
+        /// All code runs without panics, and only participants that an operator or a schedule ends return an error.
         Errors = "errors",
     }
 }
 
-/// What did not hold, and how.
+/// The violated check, and the details.
 pub(super) type Broken = (Check, String);
 
 /// Something that must hold and did not.
@@ -44,7 +44,7 @@ pub struct Violation {
     pub at_ms: u64,
 }
 
-/// What came of a schedule.
+/// Outcome of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Run {
     /// Messages, steps, deaths and other events that were performed.
@@ -59,13 +59,13 @@ pub struct Run {
 /// Mistakes of the simulated surroundings, for tests that must notice them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flaws {
-    /// Disks lose what was written by a process that loses its power.
+    /// Disks lose unflushed data of a process that loses its power.
     pub forgets_to_flush: bool,
     /// A journal that is set back takes its generation with it.
     pub copies_generation: bool,
-    /// Disks say that what they hold cannot have changed.
+    /// Disks claim that their content cannot have changed.
     pub trusts_disks: bool,
-    /// Coordinators receive no wake-up for background work.
+    /// Coordinators miss wake-ups for background work.
     pub loses_wakes: bool,
 }
 
@@ -80,7 +80,7 @@ pub enum SetupError {
     /// A device, by its name.
     #[error("{0} was not enrolled")]
     NotEnrolled(String),
-    /// No threads could be started.
+    /// Threads could not be started.
     #[error("cannot start threads: {0}")]
     Threads(String),
     /// The files of a run cannot be made or removed.

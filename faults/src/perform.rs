@@ -1,6 +1,6 @@
-//! One run, from its first event to what is left at the end.
+//! One run, from its first event to the cleanup.
 //!
-//! The loop takes the earliest event, moves the clock there, performs it, passes wake-ups on and checks what must hold.
+//! The loop takes the earliest event, moves the clock there, performs it, passes wake-ups on and checks the invariants.
 //! A coordinator is driven by one call at a time; where a call hangs, it stays with its process until that goes on.
 
 use std::hash::Hasher as _;
@@ -20,7 +20,7 @@ use simulation::clock::Moment;
 
 /// Fewest events before faults stop.
 const EVENTS_MIN: u64 = 200;
-/// Longest that faults go on, whatever happens.
+/// Maximum duration of faults.
 const FAULTS_MAX: Duration = Duration::from_secs(300);
 /// How long a task may take to end once faults have stopped.
 const PATIENCE: Duration = Duration::from_secs(900);
@@ -75,7 +75,7 @@ impl World<'_> {
 
     async fn check(&mut self) {
         let made = self.made();
-        // Nothing was written, removed or reported since.
+        // The rows, the disk and the reports are unchanged since.
         if !self.facts.is_new() && self.checked == Some(made) {
             return;
         }

@@ -1,8 +1,8 @@
-//! Private tasks, seen from outside: what was released of a round, and what it was charged.
+//! Private tasks, seen from outside: the releases of a round, and their charges.
 //!
-//! A coordinator's noise follows from a seed that it draws. Whatever coordinators draw here is noted ([`Draws`]), and updates are
-//! not masked: so the exact sum is known, and what is released must be that sum with the noise of one seed that was drawn, and
-//! that no other release used.
+//! A coordinator's noise follows from a seed that it draws. All draws of coordinators are recorded here ([`Draws`]),
+//! and updates are unmasked, so the exact sum is known. A release must be that sum with the noise of one drawn seed
+//! that other releases did not use.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -71,11 +71,11 @@ pub(super) struct Released {
     pub(super) inputs: Vec<Digest>,
 }
 
-/// What is known of a private task from outside.
+/// Outside knowledge of a private task.
 pub(super) struct PrivateSums {
     model: TaskModel,
     task: Arc<PrivateTask>,
-    /// Charged for what happened, under a seal of its own.
+    /// Charged for the real releases, under a seal of its own.
     ledger: Ledger,
     draws: Draws,
     used: BTreeSet<Seed>,
@@ -109,7 +109,7 @@ impl PrivateSums {
         released.map_or(Ok(()), |released| self.check_sum(attempt, released))
     }
 
-    /// What the accountant is to charge.
+    /// The release that the accountant is to charge.
     fn release(&self, attempt: Attempt, released: Option<&Released>) -> Result<Release, String> {
         let Attempt { round, attempt, .. } = attempt;
         let release = match released {
@@ -117,7 +117,7 @@ impl PrivateSums {
                 let participants = u32::try_from(inputs.len()).unwrap_or(u32::MAX);
                 self.task.release(&self.ledger, round, attempt, participants)
             }
-            // It may have been opened: it costs what was planned.
+            // It may have been opened: it costs the planned amount.
             None => self.task.planned(&self.ledger, round, attempt),
         };
         release.map_err(|error| error.to_string())

@@ -1,4 +1,4 @@
-//! One coordinator's process: how far it gets, and what its clock shows.
+//! One coordinator's process: its progress, and its clock.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use simulation::clock::VirtualClock;
 
-/// What happens at one durable change.
+/// Fault at one durable change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ChangeFault {
     Crash { takes_effect: bool, away: Duration },
@@ -31,7 +31,7 @@ pub(super) enum Standing {
     Dead(Duration),
 }
 
-/// The durable changes of a coordinator over all its processes, and what is to happen at them.
+/// The durable changes of a coordinator over all its processes, and the faults at them.
 #[derive(Default)]
 pub(super) struct Changes {
     pub(super) made: u64,
@@ -43,12 +43,12 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    /// None made yet, and these faults to come.
+    /// Changes before the first, with these faults to come.
     pub(super) fn with(faults: BTreeMap<u64, ChangeFault>, work_stalls: BTreeMap<u64, Duration>) -> Self {
         Self { faults, work_stalls, ..Self::default() }
     }
 
-    /// Nothing happens to those to come.
+    /// Removes the faults to come.
     pub(super) fn calm_down(&mut self) {
         self.faults.clear();
         self.work_stalls.clear();
@@ -70,7 +70,7 @@ tokio::task_local! {
     static WORK: ();
 }
 
-/// Does what a coordinator does in the background: its durable changes are counted by themselves as well.
+/// Runs background work of a coordinator: its durable changes are counted separately as well.
 pub(super) async fn as_work<T>(work: impl Future<Output = T>) -> T {
     WORK.scope((), work).await
 }
@@ -121,7 +121,7 @@ impl Process {
         });
     }
 
-    /// Nothing it was about to do is done any more.
+    /// Stops the process before its next action.
     pub(super) fn die(&self) {
         self.standing.send_replace(Standing::Dead(Duration::ZERO));
     }

@@ -11,13 +11,13 @@ use super::schedule::Schedule;
 use super::world::Place;
 use crate::SetupError;
 
-/// Runs after which what metrics collect is put together.
+/// Number of runs between cleanups of the collected metrics.
 const TIDIED: u64 = 50;
 
 /// A place for the files of runs, removed at the end.
 pub struct Runner {
     folder: tempfile::TempDir,
-    /// What runs begin with, by the number of devices.
+    /// Starting states of runs, by the number of devices.
     bases: BTreeMap<u32, Base>,
     runs: u64,
     flaws: Flaws,
@@ -25,9 +25,9 @@ pub struct Runner {
 
 impl Runner {
     /// # Errors
-    /// [`SetupError::Files`] if no temporary folder can be made.
+    /// [`SetupError::Files`] if a temporary folder cannot be made.
     pub fn new(flaws: Flaws) -> Result<Self, SetupError> {
-        // Nothing outlives the run, so memory does where there is such a folder.
+        // All files are temporary, so memory serves where there is such a folder.
         let memory = PathBuf::from("/dev/shm");
         let made = tempfile::Builder::new().prefix("tributary-faults").tempdir_in(memory);
         let folder = made.or_else(|_| tempfile::tempdir()).map_err(SetupError::files)?;
@@ -54,7 +54,7 @@ impl Runner {
         let base = match self.bases.entry(schedule.devices) {
             Entry::Occupied(made) => made.into_mut(),
             Entry::Vacant(none) => {
-                // Of its own: where a key lies already none is drawn, and all later draws are others.
+                // A folder of its own: an existing key would skip a draw, and change all later ones.
                 let folder = self.folder.path().join(format!("base-{}", schedule.devices));
                 none.insert(runtime.block_on(Base::make(schedule.devices, &folder))?)
             }

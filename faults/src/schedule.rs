@@ -1,8 +1,8 @@
-//! What goes wrong in one run, as data.
+//! The faults of one run, as data.
 //!
-//! A seed writes a schedule; running one draws nothing. Every operation names what it hits by a key that stays the same
-//! when other operations are left out (the fifth request of device 2, the ninth durable change of coordinator 0, a
-//! time), and one whose target never comes does nothing. So any part of a schedule is a schedule.
+//! A seed writes a schedule; running one is free of randomness. Every operation names its target by a key that stays
+//! the same when other operations are left out (the fifth request of device 2, the ninth durable change of coordinator
+//! 0, a time), and is skipped if its target is missing. So any part of a schedule is a schedule.
 
 use rand::Rng as _;
 use rand_chacha::ChaCha20Rng;
@@ -82,7 +82,7 @@ pub enum Operation {
         request: u64,
         after_ms: u64,
     },
-    /// No message of these devices arrives.
+    /// All messages of these devices are lost.
     Partition {
         devices: Vec<u32>,
         at_ms: u64,
@@ -119,7 +119,7 @@ pub enum Operation {
         action: u64,
         for_ms: u64,
     },
-    /// Before its `action`-th action the device's journal is set back to what it was before its `to`-th.
+    /// Before its `action`-th action the device's journal is set back to its state before the `to`-th.
     SetBackDevice {
         device: u32,
         action: u64,
@@ -137,7 +137,7 @@ pub enum Operation {
         at_ms: u64,
         for_ms: u64,
     },
-    /// The disk changes a bit of what this request of the device had stored.
+    /// The disk changes a bit of the input that this request of the device stored.
     DamageInput {
         device: u32,
         request: u64,
@@ -278,7 +278,7 @@ fn draw(rng: &mut ChaCha20Rng, profile: Profile, devices: u32, coordinators: u32
         11 => {
             let offset = i64::try_from(below(rng, 2 * OFFSET_MS)).unwrap_or_default();
             let most = i64::try_from(OFFSET_MS).unwrap_or_default();
-            // Half of them early: a clock that is right until the task is over shows nothing.
+            // Half of them early: a clock that is right until the task is over has no effect.
             let at_ms = if takes_effect { at_ms } else { at_ms / 10 };
             Operation::SetClock { coordinator, at_ms, offset_ms: offset - most }
         }

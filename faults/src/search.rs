@@ -13,8 +13,8 @@ use crate::SetupError;
 /// Runs that may wait to be heard of, for each thread.
 const WAITING: usize = 4;
 
-/// Runs the schedules that `seeds` write, on so many threads, and passes each with what came of it to `heard`, as they end,
-/// until that returns break. A seed's run is a world of its own: it does not depend on the threads, nor on other seeds. Without
+/// Runs the schedules that `seeds` write, on so many threads, and passes each with its outcome to `heard`, as they end,
+/// until that returns break. A seed's run is a world of its own, independent of the threads and of other seeds. Without
 /// a profile each seed draws its own.
 ///
 /// # Errors

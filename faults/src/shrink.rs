@@ -3,8 +3,9 @@
 use super::outcome::Check;
 use super::schedule::Schedule;
 
-/// The shortest schedule found that still `fails` by `check`, by leaving out ever smaller parts of it (after ddmin, Zeller and
-/// Hildebrandt 2002, but going on behind a part that was left out), and then coordinators and devices that nothing names. `fails` is called at most `tries` times.
+/// The shortest schedule found that still `fails` by `check`, by leaving out ever smaller parts of it (after ddmin,
+/// Zeller and Hildebrandt 2002, but going on behind a part that was left out), and then unused coordinators and
+/// devices. `fails` is called at most `tries` times.
 pub fn shrink<E>(
     schedule: &Schedule,
     check: Check,

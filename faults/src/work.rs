@@ -315,7 +315,7 @@ impl World<'_> {
                     heard.extend(events.iter().cloned());
                 }
             }
-            // What was passed on is not passed on again.
+            // Forwarded events are not forwarded again.
             while let Some(Some(_)) = running.events.next().now_or_never() {}
             self.hear(coordinator, &heard);
         }
@@ -359,7 +359,7 @@ impl World<'_> {
         self.pass_wakes_on();
     }
 
-    /// What is left of a run once faults have stopped.
+    /// Runs the rest of the federation once faults have stopped.
     pub(super) async fn finish(&mut self) {
         if self.violation.is_some() {
             return;

@@ -1,4 +1,4 @@
-//! What a run consists of: a clock, a queue of events, coordinators over the same rows and blobs, and devices.
+//! The parts of a run: a clock, a queue of events, coordinators over the same rows and blobs, and devices.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -108,14 +108,14 @@ pub(super) enum Message {
     Model { task: TaskId, model: ModelRef },
 }
 
-/// What came of a call.
+/// Outcome of a call.
 pub(super) enum Reply {
     Answered {
         device: u32,
         current: u64,
         number: u64,
         is_repeated: bool,
-        /// What an upload stored.
+        /// The blob that an upload stored.
         stored: Option<Digest>,
         exchange: Box<Exchange>,
     },
@@ -142,13 +142,13 @@ pub(super) enum Reply {
     },
 }
 
-/// Where a run keeps its files, and what is wrong with its surroundings.
+/// The folder of a run's files, and the flaws of its surroundings.
 pub(super) struct Place {
     pub(super) folder: PathBuf,
     pub(super) flaws: Flaws,
 }
 
-/// What every coordinator's process is made of.
+/// Parts of every coordinator's process.
 pub(super) struct Site {
     pub(super) seed: u64,
     pub(super) config: Config,
@@ -175,7 +175,7 @@ pub(super) struct Slot {
     pub(super) collected: Option<(i64, Moment)>,
 }
 
-/// A coordinator from one start to its death, and what belongs to that life alone.
+/// A coordinator from one start to its death, with the state of that life.
 pub(super) struct Running {
     pub(super) life: u64,
     pub(super) coordinator: Coordinator,
@@ -199,14 +199,14 @@ pub(super) struct World<'a> {
     pub(super) queue: Queue<Event>,
     pub(super) slots: Vec<Slot>,
     pub(super) devices: Vec<Device>,
-    /// What happens to requests, by device and number.
+    /// Faults of requests, by device and number.
     pub(super) messages: BTreeMap<(u32, u64), Vec<Operation>>,
     /// Devices cut off, until when.
     pub(super) partitions: Vec<(Vec<u32>, Moment)>,
     pub(super) facts: Facts,
     pub(super) leases: LeaseWatch,
     pub(super) events: u64,
-    /// Durable changes so far when rows were last checked; none if something was removed since.
+    /// Durable changes so far when rows were last checked; `None` if something was removed since.
     pub(super) checked: Option<u64>,
     /// Whether faults have stopped.
     pub(super) is_calm: bool,
@@ -215,7 +215,7 @@ pub(super) struct World<'a> {
     tell: Option<&'a mut dyn FnMut(&str)>,
 }
 
-/// What a world is made of.
+/// Parts of a world.
 pub(super) struct Made {
     pub(super) schedule: Schedule,
     pub(super) site: Site,
@@ -290,7 +290,7 @@ impl<'a> World<'a> {
         self.violation.get_or_insert(Violation { check, detail, at_ms });
     }
 
-    /// Ends what is left of a process, whose connections break.
+    /// Ends the rest of a process, whose connections break.
     pub(super) fn bury(&mut self, coordinator: usize, away: Duration) {
         let Some(running) = self.slots[coordinator].running.take() else { return };
         running.process.die();

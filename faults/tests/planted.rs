@@ -17,8 +17,8 @@ static ONE: Mutex<()> = Mutex::new(());
 /// Most seeds that finding a mistake may take.
 const SEEDS: u64 = 1000;
 
-/// Runs seeds of a profile from `first` on until something breaks; that must be one of `checks`, and the schedule must
-/// be shortened to at most `operations` that break it again, and that break nothing without the mistake.
+/// Runs seeds of a profile from `first` on until something breaks; that must be one of `checks`. The schedule must be
+/// shortened to at most `operations` that break it again, and that pass without the mistake.
 fn found(fault: Option<Fault>, flaws: Flaws, (profile, first): (Profile, u64), checks: &[Check], operations: usize) {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     set(fault);

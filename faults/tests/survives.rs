@@ -1,4 +1,4 @@
-//! The simulator with faults: one seed is one run, and the product holds what it promises under each of them.
+//! The simulator with faults: one seed is one run, and all invariants hold under each of them.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

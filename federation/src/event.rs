@@ -54,7 +54,7 @@ task_spec::named_enum! {
         /// An operator's token was exchanged for a cookie.
         SignedIn = "signed_in",
         SignedOut = "signed_out",
-        /// A known token that counts no more was not exchanged for a cookie.
+        /// A known token that has become invalid was not exchanged for a cookie.
         SignInRefused = "sign_in_refused",
         /// A task's privacy ledger was charged for a release.
         PrivacyCharged = "privacy_charged",

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
 
-/// Pause when nothing can be accepted.
+/// Pause after a failed accept.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The next connection. After a failure it waits and tries again.

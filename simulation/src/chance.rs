@@ -1,5 +1,5 @@
-//! Random streams derived from one seed: one per purpose and subject, so that one device's draws never affect
-//! another's.
+//! Random streams derived from one seed: one per purpose and subject, so that each device's draws are independent of
+//! the others'.
 
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha20Rng;

@@ -50,7 +50,7 @@ impl VirtualClock {
         Moment(self.0.load(Ordering::SeqCst))
     }
 
-    /// Advances the clock; never moves it back.
+    /// Advances the clock; an earlier moment is ignored.
     pub fn advance(&self, to: Moment) {
         self.0.fetch_max(to.0, Ordering::SeqCst);
     }

@@ -1,5 +1,5 @@
-//! Training data. A device's examples are a function of the seed and its number, so ten thousand devices take no
-//! memory until they train.
+//! Training data. A device's examples are a function of the seed and its number, so ten thousand devices take memory
+//! only while they train.
 
 use std::sync::Arc;
 

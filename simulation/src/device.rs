@@ -71,7 +71,7 @@ pub(crate) struct OpenPoll {
 }
 
 impl Device {
-    /// A device that was never started.
+    /// A device before its first start.
     pub(crate) fn new(index: u32, profile: Profile, examples: u64) -> Self {
         Self {
             index,
@@ -150,7 +150,7 @@ impl Device {
         self.participant.as_mut()?.advance(input, now, readiness)
     }
 
-    /// Moves the participant to a thread; nothing else can happen to it until it returns.
+    /// Moves the participant to a thread; until it returns, other operations wait.
     pub(crate) fn lend(&mut self) -> Box<Participant> {
         self.participant.take().unwrap_or_default()
     }

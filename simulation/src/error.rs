@@ -17,7 +17,7 @@ pub enum SimulationError {
     /// A participant ended with an error.
     #[error("{name} ended: {error}")]
     Participant { name: String, error: String },
-    /// No threads could be started.
+    /// Threads could not be started.
     #[error("cannot start threads: {0}")]
     Threads(String),
 }

@@ -9,7 +9,7 @@
 //! Its parts ([`in_process`], [`clock`], [`queue`], [`chance`]) also serve audits and tests, which drive time and failures
 //! themselves.
 //!
-//! Nothing here opens a socket, reads the wall clock or takes randomness from anywhere but the seed.
+//! The only source of randomness is the seed, and of time the virtual clock. Sockets are not used.
 
 pub mod chance;
 pub mod clock;

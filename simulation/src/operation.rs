@@ -1,6 +1,6 @@
 //! The operations of a simulated world. The world takes one operation after the other from its
-//! [`Queue`](crate::queue::Queue) and performs it; nothing else changes it. A new kind of event, such as a worker that
-//! dies or a message that arrives twice, is one more variant.
+//! [`Queue`](crate::queue::Queue) and performs it; only operations change it. A new kind of event, such as a worker
+//! that dies or a message that arrives twice, is one more variant.
 //!
 //! `action` numbers a device's actions: an operation for an earlier action is void.
 

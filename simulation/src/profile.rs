@@ -118,7 +118,7 @@ impl Profile {
     }
 }
 
-/// Capped at a year: nothing in a simulation waits longer.
+/// Capped at a year, the longest wait in a simulation.
 fn seconds(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds.clamp(0.0, 366.0 * 86_400.0)).unwrap_or_default()
 }

@@ -13,14 +13,14 @@ use crate::clock::Moment;
 
 /// Training threads. They end with the pool, after finishing what they have begun.
 ///
-/// Not a general thread pool: those have no order of urgency, and their idle threads look for work where the world needs the
-/// core.
+/// A general thread pool would not do: it lacks an order of urgency, and its idle threads look for work where the world
+/// needs the core.
 pub(crate) struct TrainingPool {
     waiting: Arc<TaskQueue>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Tasks that no thread has begun.
+/// Tasks that are still waiting for a thread.
 #[derive(Default)]
 struct TaskQueue {
     work: Mutex<QueuedTasks>,
@@ -58,7 +58,7 @@ impl TrainingPool {
     ) -> TrainingHandle<T> {
         let (sender, receiver) = channel();
         let work = move || {
-            // The receiver may be gone. A computation that panics sends nothing, which its receiver notices.
+            // The receiver may be gone. After a panic the channel closes, which the receiver notices.
             if let Ok(result) = catch_unwind(AssertUnwindSafe(work)) {
                 let _ = sender.send(result);
             }
@@ -78,7 +78,7 @@ impl Drop for TrainingPool {
         self.waiting.lock().is_over = true;
         self.waiting.changed.notify_all();
         for thread in self.threads.drain(..) {
-            // Its work never panics: see `start`.
+            // Its work cannot panic: see `start`.
             let _ = thread.join();
         }
     }

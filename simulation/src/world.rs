@@ -1,7 +1,8 @@
 //! The world: one clock, one queue of operations, the coordinator and all devices.
 //!
-//! The loop takes the earliest operation, moves the clock there and performs it. Requests reach the coordinator one at a time
-//! and in the order of virtual time, so nothing depends on how threads run; only training runs in parallel.
+//! The loop takes the earliest operation, moves the clock there and performs it. Requests reach the coordinator one at
+//! a time and in the order of virtual time, so the result is independent of thread scheduling; only training runs in
+//! parallel.
 
 mod populate;
 
@@ -225,7 +226,7 @@ impl World {
                 self.queue.plan(arrives, Operation::Fetch { device: index, action: number, task, model });
                 None
             }
-            // The update was trained ahead: what is left to do takes no time that would count.
+            // The update was trained ahead: the rest takes negligible time.
             Action::Train(work) if !work.trains() => {
                 let data = Arc::clone(&self.data);
                 self.compute(index, now, move || Input::Trained(train(&work, &*data, index)));
@@ -248,7 +249,7 @@ impl World {
                 None
             }
             Action::Finished(Err(error)) => return Err(ended(device, error)),
-            // Records are written and loaded at once; devices keep no models, and evaluate none.
+            // Records are written and loaded immediately. Devices skip keeping and evaluating models.
             Action::Evaluate(_) | Action::Persist(_) | Action::Load(_) => None,
         };
         for at in ends.into_iter().chain(deadline) {

@@ -19,29 +19,30 @@ pub enum StoreError {
     /// times.
     #[error("the database is busy, try again")]
     Busy,
-    /// There is no way to the database, or none any more. The operation left nothing behind; `transact` and `read` have
-    /// already retried several times.
+    /// The database cannot be reached. The operation was rolled back; `transact` and `read` have already retried
+    /// several times.
     #[error("the database cannot be reached: {0}")]
     Unreachable(String),
     /// The database's server rejects the user, the password or the database's name, or TLS with it fails. Not retried.
     #[error("no access to the database: {0}; check its URL, the password and the server's pg_hba.conf")]
     NoAccess(String),
-    /// The store of blobs cannot be reached, or refuses every request. Nothing is lost, and the same call may succeed later.
+    /// The store of blobs cannot be reached, or rejects every request. All data are kept, and the same call may succeed
+    /// later.
     #[error("the store of blobs does not serve: {0}")]
     BlobsAway(String),
-    /// The disk, or the database's size limit, is full. The operation left nothing behind.
+    /// The disk, or the database's size limit, is full. The operation was rolled back.
     #[error("no space left for stored state: make room, then try again")]
     Full,
     /// The process or the system has reached its limit of open files. The same call may succeed later.
     #[error("too many files are open, try again")]
     TooManyFiles,
-    /// The disk or the file is read-only. The operation left nothing behind.
+    /// The disk or the file is read-only. The operation was rolled back.
     #[error("stored state is read-only: mount its disk for writing, or give its files to this user")]
     ReadOnly,
     /// A row or a blob is not as it was written.
     #[error("stored state is damaged: {0}")]
     Corrupt(#[source] Box<dyn Error + Send + Sync>),
-    /// No blob has this digest. If a row refers to it, it was lost.
+    /// The store lacks a blob of this digest. If a row refers to it, it was lost.
     #[error("blob {0} is not stored")]
     MissingBlob(Digest),
     /// Garbage collection removes this blob, or has removed it: store it again, then name it.
@@ -55,7 +56,7 @@ pub enum StoreError {
     Fault(#[source] Box<dyn Error + Send + Sync>),
 }
 
-/// What cannot be read any more, and why.
+/// Unreadable data, and the cause.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {source}")]
 struct Unreadable {
@@ -69,7 +70,7 @@ impl StoreError {
         Self::Corrupt(cause.into())
     }
 
-    /// [`StoreError::Corrupt`], because of what came of reading `what`.
+    /// [`StoreError::Corrupt`], because reading `what` failed.
     pub fn unreadable(what: impl Into<String>, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::corrupt(Unreadable { what: what.into(), source: source.into() })
     }
@@ -84,7 +85,7 @@ const TOO_MANY_FILES: [i32; 2] = [23, 24];
 
 impl From<io::Error> for StoreError {
     fn from(error: io::Error) -> Self {
-        // A reader of a blob that is far away wraps what its store said.
+        // A reader of a remote blob wraps its store's error.
         let error = match error.downcast::<Self>() {
             Ok(error) => return error,
             Err(error) => error,

@@ -2,7 +2,7 @@
 //!
 //! [`Store::interrupted`] is the same rows as seen by one process of several: it has its own wake-ups, and calls an
 //! [`Interruption`] before each transaction and at each commit. [`SavedRows`] sets rows in memory back to what they once were.
-//! Nothing but a caller in this program can ask for either.
+//! Only a caller in this program can use either.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::error::{Result, StoreError};
 use crate::sqlite::SqliteBackend;
 use crate::wake::Wake;
 
-/// What becomes of one durable change.
+/// Outcome of one durable change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteFate {
     Done,
@@ -36,8 +36,8 @@ pub enum WriteFate {
 /// Decides how far a process gets.
 #[async_trait]
 pub trait Interruption: Send + Sync {
-    /// Returns when the process may continue; never, once it has died. Called before each transaction, while nothing is held.
-    /// `changes`: whether the transaction may change rows.
+    /// Returns when the process may continue; stays pending once the process has died. Called before each transaction
+    /// acquires its locks. `changes`: whether the transaction may change rows.
     async fn may_go_on(&self, changes: bool);
 
     /// The fate of the next commit. Called once for each transaction that may change rows.
@@ -53,14 +53,14 @@ impl Store {
     }
 }
 
-/// Rows in memory that can be set back to what they were when they were saved.
+/// Rows in memory that can be set back to a saved state.
 pub struct SavedRows(Arc<SqliteBackend>);
 
 impl SavedRows {
-    /// New rows, with nothing saved yet.
+    /// New rows, without a saved state.
     ///
     /// # Errors
-    /// `Fault` if SQLite makes none.
+    /// `Fault` if SQLite cannot create the database.
     pub fn in_memory() -> Result<Self> {
         Ok(Self(Arc::new(SqliteBackend::open_memory()?)))
     }
@@ -79,10 +79,10 @@ impl SavedRows {
         self.0.save().await
     }
 
-    /// Restores the saved rows. Waits until there are no transactions.
+    /// Restores the saved rows. Waits until all transactions have ended.
     ///
     /// # Errors
-    /// `Fault` if none were saved.
+    /// `Fault` if [`Self::save`] was not called before.
     pub async fn restore(&self) -> Result<()> {
         self.0.restore().await
     }
@@ -109,7 +109,7 @@ pub struct Pulse {
 columns!(Pulse { status, versions, charges, transitions, cancelled, admitted, folded, released });
 
 impl crate::Transaction<'_> {
-    /// How far a task is; `None` if there is none.
+    /// Progress of a task; `None` if the task does not exist.
     pub async fn pulse(&mut self, task: TaskId) -> Result<Option<Pulse>> {
         self.find(
             "SELECT status,
@@ -218,7 +218,7 @@ impl Driver for Transaction {
             Mode::Read => WriteFate::Done,
             Mode::Write => self.by.commits(),
         };
-        // Before anything is waited for: a process that is dead holds no connection.
+        // Comes before any wait: a dead process must release its connection.
         match fate {
             WriteFate::Done | WriteFate::FailsAfter | WriteFate::StopsAfter => self.driver.commit().await?,
             WriteFate::Fails | WriteFate::StopsBefore => self.driver.rollback().await?,
@@ -304,7 +304,7 @@ mod tests {
             // Waiting callers of a process without this knowledge check again.
             let is_lost = wakes.next().now_or_never() == Some(Some(crate::WakeEvent::Lost));
             assert_eq!(is_lost, is_told == Some(false), "{fate:?}");
-            // Another process sees what there is, whatever came of the first one.
+            // Another process sees the stored rows, after any outcome of the first one.
             let free = take(&store, Uuid::from_u128(2)).await.unwrap().unwrap();
             assert_eq!(free, !is_kept, "{fate:?}");
         }

@@ -4,8 +4,8 @@
 //! of [`entity`]; blobs, immutable and addressed by their digest; and [`Wake`], which signals that rows may have changed.
 //! A blob is written before its row: the row is the truth, a blob without a row is garbage.
 //!
-//! This is the only crate that uses SQL. It does not interpret blobs or bodies, and has no rules by which rounds
-//! advance: `federation` decides, `coordinator` calls it, and this crate stores the outcome by compare and swap.
+//! This is the only crate that uses SQL. It treats blobs and bodies as bytes, and leaves the advance of rounds to
+//! others: `federation` decides, `coordinator` calls it, and this crate stores the outcome by compare and swap.
 
 mod blob;
 #[cfg(feature = "conformance")]
@@ -72,8 +72,8 @@ pub enum Blobs {
     Memory,
     /// A bucket that exists, of an S3-compatible store.
     S3(S3Config),
-    /// The same blobs in several places. What the primary does not take is not stored; another copy that is away gets
-    /// what it lacks when it is back.
+    /// The same blobs in several places. A blob that the primary rejects is not stored. Another copy that was away gets
+    /// the missing blobs when it is back.
     Replicated { primary: Box<Blobs>, others: Vec<Blobs> },
 }
 
@@ -150,12 +150,12 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens rows and blobs, creates what is missing, and migrates the database to the newest schema.
+    /// Opens rows and blobs, creates missing parts, and migrates the database to the newest schema.
     ///
     /// # Errors
-    /// `Schema` if the database has a newer schema than this program knows; `Full`; `Busy`; `Corrupt` if the file is
-    /// not a database; `Unreachable` if there is no way to a server; `NoAccess` if it rejects the user or the database; `Fault` if a location
-    /// cannot be reached.
+    /// `Schema` if the database has a newer schema than this program supports; `Full`; `Busy`; `Corrupt` if the file is
+    /// not a database; `Unreachable` if a server cannot be reached; `NoAccess` if it rejects the user or the database;
+    /// `Fault` if a location cannot be reached.
     pub fn open(config: StoreConfig) -> BoxFuture<'static, Result<Self>> {
         Box::pin(async move {
             let alone = |rows: Arc<dyn Backend>| (rows, Wake::new(), false);
@@ -175,7 +175,8 @@ impl Store {
         })
     }
 
-    /// Opens a database file of SQLite, in use or not, only to read its rows, and the blobs next to it. Nothing is migrated.
+    /// Opens a database file of SQLite, in use or not, only to read its rows, and the blobs next to it. Migrations are
+    /// left out.
     ///
     /// # Errors
     /// `Schema` if the database has another schema than this program's; `Corrupt` if the file is not a database; `Fault`
@@ -188,8 +189,8 @@ impl Store {
     /// The same of a database on any backend. Over PostgreSQL `connections` read at once.
     ///
     /// # Errors
-    /// As for [`Store::open_to_read`]; `Unreachable` if there is no way to a server; `NoAccess` if it rejects the user or the
-    /// database; `Fault` for a database in memory, which nothing else has open.
+    /// As for [`Store::open_to_read`]; `Unreachable` if a server cannot be reached; `NoAccess` if it rejects the user
+    /// or the database; `Fault` for a database in memory, which only its creator can open.
     pub async fn open_rows_to_read(database: &Database, connections: u32, blobs: Arc<dyn BlobStore>) -> Result<Self> {
         let server = match database {
             Database::SqliteFile(path) => return Self::open_to_read(path, blobs).await,
@@ -203,10 +204,10 @@ impl Store {
     /// Runs `body` in a transaction that may change rows: `store.transact("name", |tx| Box::pin(async move { … }))`.
     ///
     /// If `body` returns `Ok`, its changes are durable when this returns; otherwise, or if this future is dropped
-    /// before it commits, none of them is kept; if it is dropped while it commits, all or none. If another writer
-    /// interferes, or `body` names a blob that was garbage and is stored again, `body` runs again, so it must have no effect
-    /// outside of `tx`. It may hold the only write lock: do not wait for anything else inside, and never nest transactions.
-    /// After an error of a statement it must end, too.
+    /// before it commits, all of them are rolled back. If it is dropped while it commits, all changes are kept or all
+    /// are rolled back. If another writer interferes, or `body` names a blob that was garbage and is stored again,
+    /// `body` runs again, so its only effects must be changes in `tx`. It may hold the only write lock: do not wait for
+    /// anything else inside, and do not nest transactions. After an error of a statement it must end, too.
     ///
     /// # Errors
     /// Those of `body`; [`StoreError::Busy`] if every attempt met another writer; [`StoreError::Unreachable`]; those of
@@ -268,8 +269,8 @@ impl Store {
         }
     }
 
-    /// Runs `body` on one consistent state of the rows, concurrently with writers. Changes are rejected. It may run again
-    /// from its beginning, so it must have no effect outside of `tx`.
+    /// Runs `body` on one consistent state of the rows, concurrently with writers. Changes are rejected. It may run
+    /// again from its beginning, so it must not have effects outside of `tx`.
     ///
     /// # Errors
     /// Those of `body`; [`StoreError::Busy`]; [`StoreError::Unreachable`].
@@ -291,8 +292,8 @@ impl Store {
     }
 
     /// Erases deleted rows, as far as the medium allows: flushes the write-ahead log to the database, where deleted
-    /// data are overwritten, and truncates the log. Does nothing if there is no log, and with PostgreSQL, whose log,
-    /// archive and standbys keep what they have: there only what was sealed protects what was deleted.
+    /// data are overwritten, and truncates the log. Has no effect without a log, and with PostgreSQL, whose log,
+    /// archive and standbys keep what they have: there only sealing protects deleted data.
     ///
     /// # Errors
     /// `Busy` if an earlier state is still being read after a moment: try again. Errors of the disk.
@@ -308,8 +309,8 @@ impl Store {
         self.rows.check().await
     }
 
-    /// Reads the whole database and follows every reference between rows, which may take long: what is wrong, in words; empty
-    /// if nothing is.
+    /// Reads the whole database and follows every reference between rows, which may take long. Returns the problems in
+    /// words; the list is empty if all is well.
     ///
     /// # Errors
     /// `Corrupt` if the database is too malformed to say more.

@@ -1,4 +1,4 @@
-//! Transactions: named, all or nothing, retried after interference by another writer.
+//! Transactions: named, atomic, and retried after interference by another writer.
 
 use std::any::Any;
 use std::pin::Pin;
@@ -19,11 +19,11 @@ pub(crate) const NOW: &str = "SELECT {now}";
 pub struct Transaction<'env> {
     driver: Box<dyn Driver + 'env>,
     mode: Mode,
-    /// What interfered, so that the whole transaction must be retried.
+    /// The interference that requires a retry of the whole transaction.
     again: Option<StoreError>,
     /// A blob that a row was to name, and that is doomed.
     doomed: Option<Digest>,
-    /// Who makes its changes.
+    /// The actor of its changes.
     pub(crate) actor: Actor,
     /// Noted, to be written before the commit.
     pub(crate) events: Vec<Event>,
@@ -106,7 +106,7 @@ impl<'env> Transaction<'env> {
         self.query(sql, &arguments, Extent::Few).await
     }
 
-    /// The row of a query that has one, whatever is stored.
+    /// The row of a query that always yields one.
     pub(crate) async fn get<T: FromRow>(&mut self, sql: &'static str, arguments: impl Bind) -> Result<T> {
         self.find(sql, arguments).await?.ok_or_else(|| StoreError::fault("a statement yields no row"))
     }
@@ -180,16 +180,16 @@ pub(crate) struct Aside {
     pub(crate) has_events: bool,
 }
 
-/// What runs in a transaction, without its types: what surrounds it is compiled once, and not for each transaction.
+/// The body of a transaction with its types erased, so that the surrounding code is compiled once.
 pub(crate) trait Body<'env>: Send {
     /// Runs it from its beginning; returns whether it returned `Ok`.
     fn run<'t>(&'t mut self, tx: &'t mut Transaction<'env>) -> BoxFuture<'t, bool>;
 
-    /// Puts an error into the place of what it returned.
+    /// Replaces the returned value by an error.
     fn fail(&mut self, error: StoreError);
 }
 
-/// A transaction's closure, and what it returned last.
+/// A transaction's closure, and its last returned value.
 pub(crate) struct Closure<F, T, E> {
     body: F,
     returned: Option<std::result::Result<T, E>>,
@@ -203,7 +203,7 @@ impl<F, T, E: From<StoreError>> Closure<F, T, E> {
         Self { body, returned: None }
     }
 
-    /// What it returned last, or what failed instead.
+    /// The last returned value, or the error that replaced it.
     pub(crate) fn into_returned(self) -> std::result::Result<T, E> {
         self.returned.unwrap_or_else(|| Err(StoreError::fault("a transaction that was never run").into()))
     }
@@ -265,7 +265,7 @@ pub(crate) async fn run<'env>(
 enum Outcome {
     /// As the body returned.
     Done,
-    /// Whatever it returned.
+    /// The transaction failed with this error, for any result of the body.
     Failed(StoreError),
     /// Another writer, or the loss of a connection, was in the way.
     Again(StoreError),

@@ -1,5 +1,5 @@
-//! PostgreSQL keeps every promise of the suite; and what only a server can be asked: whether it survives interference, the
-//! loss of connections, strangers in between, and processes that start at once.
+//! PostgreSQL passes the suite. Tests of a server alone: interference, lost connections, attackers on the path, and
+//! processes that start concurrently.
 
 mod interference;
 mod loss;

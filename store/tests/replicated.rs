@@ -1,4 +1,4 @@
-//! Several copies of all blobs keep every promise of the suite, and no blob is lost that one of them has.
+//! Several copies of all blobs pass the suite, and a blob survives if one copy has it.
 
 use std::collections::HashSet;
 use std::io::Read as _;
@@ -186,7 +186,7 @@ async fn a_copy_that_was_away_gets_what_it_lacks() {
     assert_eq!(told(&world.on_s3(owed)), "owed");
     assert!(!world.on_s3(garbage).exists(), "no row names it");
     assert_eq!(world.store.blobs().troubles(), [""; 0]);
-    // What was collected while the copy was away is garbage there still.
+    // A copy that was away during the collection still has the garbage.
     let listed: HashSet<_> = world.store.blobs().list(ANY_AGE).await.unwrap().into_iter().collect();
     assert_eq!(listed, HashSet::from([before, owed, garbage]));
     assert!(world.store.blobs().collect(before, ANY_AGE).await.unwrap());
@@ -240,7 +240,7 @@ async fn what_is_owed_while_lists_are_compared_is_not_forgotten() {
     assert_eq!(world.server.requests(), before, "nothing is owed, so nothing is looked for");
 }
 
-/// As one does that answers requests and takes no steps.
+/// Simulates a process that serves requests and skips background work.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_compares_no_lists_does_not_tell_of_debts_for_ever() {
     let world = World::new().await;

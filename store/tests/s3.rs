@@ -1,4 +1,4 @@
-//! Blobs in a real S3 server keep every promise of the suite, whatever happens to the server or to what it holds.
+//! Blobs in a real S3 server pass the suite, through faults of the server and damage to its data.
 
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::Path;
@@ -69,7 +69,7 @@ fn is_part(method: &Method, uri: &http::Uri) -> bool {
     *method == Method::PUT && uri.query().is_some_and(|query| query.contains("partNumber"))
 }
 
-/// What an error says, with its causes.
+/// Message of an error, with its causes.
 fn told(error: &StoreError) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
 }
@@ -149,7 +149,7 @@ async fn an_upload_that_loses_its_server_is_no_blob() {
     let (tell, reached) = std::sync::mpsc::channel();
     server.treat(move |method, uri| {
         if is_part(method, uri) && uri.query().unwrap().contains("partNumber=2") {
-            // Later repetitions find nobody who listens.
+            // Later repetitions find the receiver gone.
             let _ = tell.send(());
             return Treatment::Delay(Duration::from_secs(600));
         }
@@ -397,7 +397,7 @@ async fn a_look_moves_no_blob() {
     store.blobs().look(address, 20_000_003).await.unwrap();
     assert!(matches!(store.blobs().look(address, 20_000_002).await, Err(StoreError::Corrupt(_))));
     assert_eq!(server.requests().get("GET").copied(), before);
-    // One more request says that it is this which is missing.
+    // One more request shows that this object is the missing one.
     std::fs::remove_file(server.object(&key(address))).unwrap();
     assert!(matches!(store.blobs().look(address, 20_000_003).await, Err(StoreError::MissingBlob(_))));
     assert_eq!(server.requests()["GET"], before.unwrap_or_default() + 1);

@@ -1,4 +1,5 @@
-//! Small objects in a real S3 server: created once, replaced on condition, and destroyed for good, whatever becomes of requests.
+//! Small objects in a real S3 server: created once, replaced on condition, and destroyed for good, even if requests are
+//! lost.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -83,14 +84,14 @@ async fn an_object_is_there_though_the_answer_to_its_creation_was_lost() {
     treat_first(&server, Method::PUT, 1, Treatment::Unanswered);
     objects.create("releases/a", b"key").await.unwrap();
     assert_eq!(bytes(&objects, "releases/a").await.unwrap(), b"key");
-    // Neither is one relied on that never arrived.
+    // A creation whose request was lost ends in an error.
     treat_first(&server, Method::PUT, 1, Treatment::Drop);
     let error = objects.create("releases/b", b"key").await.unwrap_err();
     assert!(matches!(error, StoreError::BlobsAway(_)), "{error:?}");
     assert_eq!(bytes(&objects, "releases/b").await, None);
 }
 
-/// Whoever repeats the creation of a key may create it anew after its destruction: the first request was only slow.
+/// A repeated creation of a key may recreate it after its destruction: the first request may only be slow.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_creation_of_an_object_is_asked_for_once() {
     let (objects, server, _folder) = open().await;
@@ -116,7 +117,7 @@ async fn an_object_is_overwritten_before_it_is_deleted_and_looked_for_after_it()
     objects.destroy("releases/a").await.unwrap();
     assert_eq!(server.keys(), [""; 0]);
 
-    // A server that says it deletes, and does not.
+    // A server that confirms a deletion and keeps the object.
     objects.create("releases/b", &[7; 32]).await.unwrap();
     server.treat(|method, _| if *method == Method::DELETE { Treatment::Answer("") } else { Treatment::Serve });
     let error = objects.destroy("releases/b").await.unwrap_err();
@@ -127,7 +128,7 @@ async fn an_object_is_overwritten_before_it_is_deleted_and_looked_for_after_it()
     objects.destroy("releases/b").await.unwrap();
 }
 
-/// Versions may be turned on at any time. What was there before is then kept under what overwrites it.
+/// Versions may be turned on at any time. An existing object then stays below the one that overwrites it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_object_whose_overwriting_makes_a_version_is_not_destroyed() {
     let (objects, server, _folder) = open().await;
@@ -135,7 +136,7 @@ async fn an_object_whose_overwriting_makes_a_version_is_not_destroyed() {
     server.treat(|method, _| if *method == Method::PUT { Treatment::Versioned } else { Treatment::Serve });
     let error = objects.destroy("releases/a").await.unwrap_err();
     assert!(matches!(error, StoreError::Fault(_)) && told(&error).contains("keeps versions"), "{}", told(&error));
-    // Nor is it by whoever repeats it: the object is the version that the zeros made.
+    // A repetition is rejected as well: the object is the version that the zeros made.
     server.treat(|method, _| if *method == Method::GET { Treatment::Versioned } else { Treatment::Serve });
     let error = objects.destroy("releases/a").await.unwrap_err();
     assert!(told(&error).contains("keeps versions"), "{}", told(&error));

@@ -1,5 +1,5 @@
-//! SQLite, as a file beside blobs on disk and in memory, keeps every promise of the suite; and what only a file can be
-//! asked: whether it survives being closed, damaged, or written by a newer program.
+//! SQLite, in a file next to blobs on disk and in memory, passes the suite. Tests of a file alone: closing, damage, and
+//! a newer program's schema.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -95,7 +95,7 @@ async fn a_killed_process_loses_nothing_that_was_committed() {
     let mut unfinished = store.blobs().writer().await.unwrap();
     unfinished.write(Bytes::from(vec![1; 2 << 20])).await.unwrap();
 
-    // What a kill leaves: the files as they are now, the log not yet merged into the database.
+    // The files after a kill: as they are now, with the log not yet merged into the database.
     let after_kill = tempfile::tempdir().unwrap();
     copy(folder.path(), after_kill.path());
     let temporary = after_kill.path().join("blobs/tmp");
@@ -106,7 +106,7 @@ async fn a_killed_process_loses_nothing_that_was_committed() {
     assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0, "leftovers are removed");
 }
 
-/// Nothing of this says so: docs/THREAT_MODEL.md tells what else does.
+/// This loss is silent: docs/THREAT_MODEL.md states the other safeguards.
 #[tokio::test]
 async fn a_log_in_which_a_bit_was_changed_loses_its_end_in_silence() {
     let folder = tempfile::tempdir().unwrap();
@@ -256,7 +256,7 @@ async fn a_blob_is_verified_once_until_its_file_is_touched() {
     }
     flip(0);
     assert_eq!(read(&store).await.unwrap(), whole, "restored where it was");
-    // Another process knows nothing: damage that nobody wrote is found by it.
+    // Another process has no verdict yet, so it finds damage done from outside.
     flip(1);
     drop(store);
     let store = Store::open(in_folder(folder.path())).await.unwrap();
@@ -323,7 +323,7 @@ async fn everything_is_its_owners_alone_and_what_was_not_is_mended() {
     let store = use_it(&root).await;
     assert_private(&root, 6);
 
-    // What an earlier version left, which took what the umask gives.
+    // Leftovers of an earlier version, whose permissions follow the umask.
     walk(&root, &mut |path, _| {
         let wide = if path.is_dir() { 0o755 } else { 0o644 };
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(wide)).unwrap();

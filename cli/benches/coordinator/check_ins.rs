@@ -1,5 +1,5 @@
-//! Authenticated polls over kept-alive TLS connections: how many one core of the coordinator answers, and what those cost who
-//! only wait.
+//! Authenticated polls over kept-alive TLS connections: polls per second on one core of the coordinator, and the cost
+//! of waiting participants.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,14 +9,14 @@ use client_sdk::identity::Identity;
 use crate::Outcome;
 use crate::server::{Device, Server};
 
-/// All come from one address, with one operator's token: limits for those are not what is measured.
+/// All come from one address, with one operator's token, so their limits are raised.
 const UNLIMITED: [(&str, &str); 3] = [
     ("TRIBUTARY_HTTP_OPERATOR_RATE", "1000000"),
     ("TRIBUTARY_HTTP_ADDRESS_RATE", "1000000"),
     ("TRIBUTARY_HTTP_CONNECTIONS_MAX", "15000"),
 ];
 
-/// Those who poll at once; the others wait for their next turn.
+/// Number of concurrent polls; the other participants wait for their next turn.
 const AT_ONCE: usize = 100;
 const SECONDS: u64 = 5;
 
@@ -24,7 +24,7 @@ const SECONDS: u64 = 5;
 pub(crate) async fn run(participants: u32) -> Outcome {
     let server = Server::start_with(&UNLIMITED)?;
     let devices = server.enroll_many(participants).await?;
-    // A task that waits for one more than there are: nobody is ever drawn.
+    // A task that waits for one participant more than exist, so that it draws none of them.
     server.create_task(10, participants + 1, 1).await?;
     server.each(&devices, |device| device.check_in(0)).await?;
     let (cpu, start) = (server.cpu_seconds()?, Instant::now());
@@ -68,10 +68,10 @@ pub(crate) async fn take_turns(devices: &Arc<Vec<Device>>, seconds: u64) -> Outc
     Ok(polls)
 }
 
-/// `participants` have checked in and hung up, each is to come back within some minutes, and nobody polls.
+/// `participants` have checked in and hung up, each is to come back within some minutes. Polls have stopped.
 pub(crate) async fn idle(participants: u32) -> Outcome {
     let mut settings = UNLIMITED.to_vec();
-    // Told to come back late enough for all to be still awaited when the last has checked in.
+    // Their next check-ins are late enough for all to be still awaited when the last has checked in.
     settings.push(("TRIBUTARY_HTTP_CHECK_INS_PER_SECOND", "50"));
     let server = Server::start_with(&settings)?;
     server.create_task(10, participants + 1, 1).await?;

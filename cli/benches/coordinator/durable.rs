@@ -1,4 +1,4 @@
-//! What durable commits cost rounds: the same rounds with rows and blobs on the disk, and with both in memory, in turn.
+//! Cost of durable commits: the same rounds with rows and blobs on the disk, and with both in memory, in turn.
 
 use crate::Outcome;
 use crate::rounds::{Figures, measured, median};
@@ -21,7 +21,7 @@ pub(crate) async fn run(parameters: usize, pairs: u32) -> Outcome {
     );
     let (mut on_disk, mut in_memory) = (Vec::new(), Vec::new());
     for pair in 0..pairs {
-        // Neither is always the one that goes first.
+        // The order alternates between pairs.
         let order = if pair % 2 == 0 { [Place::Disk, Place::Memory] } else { [Place::Memory, Place::Disk] };
         for place in order {
             let figures = rounds(place, parameters).await?;

@@ -1,4 +1,4 @@
-//! A round in which nobody trains: what is left is the coordinator's own latency.
+//! A round without training: the rest is the coordinator's own latency.
 
 use std::fs::File;
 use std::io::Write as _;

@@ -1,5 +1,5 @@
-//! Secure rounds over a long line: every byte between participants and coordinator is held back for a while, both ways. What a
-//! round takes is told in round trips.
+//! Secure rounds over a long line: every byte between participants and coordinator is delayed, both ways. Prints the
+//! duration of a round in round trips.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,7 +69,7 @@ impl Trainer for Nudge {
     }
 }
 
-/// The same server, behind a line that holds back what it carries.
+/// The same server, behind a line that delays all bytes.
 async fn delayed(url: &str, one_way: Duration) -> Outcome<String> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let (host, port) = url.trim_start_matches("https://").rsplit_once(':').ok_or("the server's URL has no port")?;

@@ -1,7 +1,7 @@
-//! A large model over lines that are cut: what it takes of memory while it moves, how much is sent again, and what the round takes
-//! that is made of it.
+//! A large model over lines that are cut. Measures memory during transfers, bytes sent again, and the duration of the
+//! round.
 //!
-//! `TRIBUTARY_LARGE_PARAMETERS` says how many parameters it has; 268435456 are 1 GiB. The disk holds it about ten times.
+//! `TRIBUTARY_LARGE_PARAMETERS` is the number of parameters; 268435456 are 1 GiB. The disk holds it about ten times.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use wire::participant::{Assignment, CheckInReply, UploadReply};
 use crate::server::{Device, OTHER, Server, spec};
 use crate::{Error, Outcome, processor};
 
-/// Parameters unless told otherwise: 64 MiB of them.
+/// Default number of parameters: 64 MiB of them.
 const USUAL: usize = 16 << 20;
 const PARTICIPANTS: u32 = 3;
 /// How often each participant's download is cut, and its upload.

@@ -1,5 +1,5 @@
-//! What the coordinator costs: `tributary serve` as its own process, participants over real TLS, figures beside limits that
-//! are measured in the same run.
+//! Costs of the coordinator: `tributary serve` as its own process, participants over real TLS, figures next to limits
+//! that are measured in the same run.
 //!
 //! `cargo bench -p tributary --bench coordinator [-- empty-round | check-ins [PARTICIPANTS, 100] | idle [PARTICIPANTS, 5000] |
 //! memory [UPLOADS AT ONCE, 16] | unread | far [MILLISECONDS EACH WAY, 2000] | durable [PARAMETERS, 1000000] | observed [PARAMETERS, 1000] [parts] | recovery | large |
@@ -33,7 +33,7 @@ type Outcome<T = ()> = Result<T, Error>;
 
 #[tokio::main]
 async fn main() -> Outcome {
-    // Nothing else in this process could have installed one.
+    // This process has installed only this provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let asked: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     let wanted = |name: &str| asked.is_empty() || asked.iter().any(|argument| argument == name);

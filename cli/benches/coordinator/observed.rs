@@ -1,13 +1,13 @@
-//! What being observed costs rounds: the same rounds with metrics read each second, traces of 1 % of the updates, and 100 open
-//! streams of events, and without any of it, in turn.
+//! Cost of observation: the same rounds with metrics read each second, traces of 1 % of the updates, and 100 open
+//! streams of events, and without all of these, in turn.
 //!
-//! The audit log cannot be switched off: its rows are part of the transactions that they tell of, and a worker numbers and chains
-//! them. So both kinds of run have it, and the ratios do not show its cost.
+//! The audit log is always on: its rows are part of the recorded transactions, and a worker numbers and chains them. So
+//! both kinds of run have it, and the ratios do not show its cost.
 //!
-//! Readers of streams are elsewhere as a rule, and here on the same cores: a thread takes what comes from the sockets of 100
-//! streams, compressed as for browsers, without deciphering it, and says how much processor time that took. One more such stream is
-//! read in earnest: no event is missing from it. Another one is never read: it must be gone after `http.unread_timeout_ms`, and
-//! the others not.
+//! Readers of streams usually run elsewhere, and here on the same cores. A thread reads the bytes from the sockets of
+//! 100 streams, compressed as for browsers, without decrypting them, and measures the processor time of that. One more
+//! such stream is read in full, and must have all events. Another one is left unread: it must end after
+//! `http.unread_timeout_ms`, and the others must stay.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -66,7 +66,7 @@ async fn compare(parameters: usize, pairs: usize, name: &str, ways: Observed) ->
     println!("  {name}:");
     let (mut observed, mut alone) = (Vec::new(), Vec::new());
     for pair in 0..pairs {
-        // Neither is always the one that goes first.
+        // The order alternates between pairs.
         for is_observed in [pair % 2 == 0, pair % 2 != 0] {
             let figures = rounds(parameters, if is_observed { ways } else { NOTHING }).await?;
             if is_observed { observed.push(figures) } else { alone.push(figures) }
@@ -154,7 +154,7 @@ async fn take(State(spans): State<Arc<AtomicU64>>, body: Bytes) {
     spans.fetch_add(scopes.map(|scope| scope.spans.len() as u64).sum(), Ordering::Relaxed);
 }
 
-/// A stream of all events from the beginning on, of which nothing is ever taken.
+/// A stream of all events from the beginning on, which is left unread.
 async fn leave_unread(server: &Server) -> Outcome<http::Response<h2::RecvStream>> {
     let mut builder = h2::client::Builder::new();
     builder.initial_window_size(0);
@@ -170,7 +170,7 @@ async fn leave_unread(server: &Server) -> Outcome<http::Response<h2::RecvStream>
     Ok(answer)
 }
 
-/// Reads a compressed stream, and tells the position of its last event, as long as none is missing.
+/// Reads a compressed stream, and publishes the position of its last event, as long as the positions are contiguous.
 async fn follow(mut stream: impl Stream<Item = reqwest::Result<Bytes>> + Unpin, last: Arc<AtomicU64>) {
     let (mut gzip, mut text) = (GzDecoder::new(Vec::new()), Vec::new());
     while let Some(Ok(bytes)) = stream.next().await {
@@ -187,13 +187,13 @@ async fn follow(mut stream: impl Stream<Item = reqwest::Result<Bytes>> + Unpin, 
     }
 }
 
-/// A thread that takes what comes of streams, as it comes from their sockets.
+/// A thread that reads streams from their sockets.
 struct Readers {
     thread: std::thread::JoinHandle<Outcome<Taken>>,
     stopped: CancellationToken,
 }
 
-/// What the readers took, all together.
+/// Totals of all readers.
 struct Taken {
     bytes: u64,
     pieces: u64,
@@ -236,8 +236,8 @@ async fn open(server: &Server) -> Outcome<std::net::TcpStream> {
     Ok(stream.into_inner().0.into_std()?)
 }
 
-/// Whether the head of an answer is here, and the first chunk of its body: before any event a stream says how long to wait before
-/// coming back.
+/// Whether the head of an answer is here, and the first chunk of its body, which is the reconnection delay that
+/// precedes all events.
 fn has_begun(received: &[u8]) -> Outcome<bool> {
     let Some(end) = find(received, b"\r\n\r\n") else { return Ok(false) };
     let (head, body) = (String::from_utf8_lossy(&received[..end]), &received[end + 4..]);

@@ -1,5 +1,5 @@
-//! What an operator's page of a task with very many rounds asks of the API, and how long each answer takes, until its last byte
-//! is here. What a reader makes of it is not measured.
+//! Requests of an operator's page for a task with very many rounds, and the latency of each answer until its last byte.
+//! Rendering is left out.
 
 use std::time::{Duration, Instant};
 
@@ -15,14 +15,14 @@ use crate::server::{Device, Server, TASK};
 
 const COHORT: u32 = 3;
 const PARAMETERS: usize = 10;
-/// How often each address is asked for.
+/// Number of requests to each address.
 const REPEATS: usize = 100;
 /// The goal of every answer, for 99 of 100.
 const GOAL_MS: f64 = 50.0;
 /// Rounds of a page, the most there may be.
 const PAGE: usize = 500;
 
-/// Runs that many rounds on SQLite and on PostgreSQL, then asks.
+/// Runs that many rounds on SQLite and on PostgreSQL, then sends the requests.
 pub(crate) async fn run(rounds: u32) -> Outcome {
     let (load, crowd) = (Load::read(&[])?, Crowd::new(COHORT)?);
     println!(

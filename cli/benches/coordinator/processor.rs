@@ -1,4 +1,4 @@
-//! Processor time and memory of processes, as `/proc` tells.
+//! Processor time and memory of processes, from `/proc`.
 
 use std::path::PathBuf;
 
@@ -7,24 +7,24 @@ use crate::Outcome;
 /// Ticks of `/proc` in a second, on every Linux.
 const TICKS: f64 = 100.0;
 
-/// What a process has used itself, in seconds.
+/// Processor time of a process itself, in seconds.
 pub(crate) fn seconds(process: u32) -> Outcome<f64> {
     Ok(Usage::of(process)?.own)
 }
 
-/// What this thread has used, in seconds.
+/// Processor time of this thread, in seconds.
 pub(crate) fn thread_seconds() -> Outcome<f64> {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat")?;
     Ok(told.split_whitespace().next().ok_or("the system tells nothing of threads")?.parse::<f64>()? / 1e9)
 }
 
-/// What a process has used, with all that it started: those that ended and were waited for, and those that run.
+/// Processor time of a process with all its children, both running and awaited ones, in seconds.
 pub(crate) fn family_seconds(process: u32) -> Outcome<f64> {
     let first = Usage::of(process)?;
     let mut sum = first.own + first.ended;
     for entry in std::fs::read_dir("/proc")? {
         let Some(other) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        // One that ends meanwhile is counted with its parent's next time.
+        // A process that ends in between is counted with its parent's next time.
         if let Ok(usage) = Usage::of(other)
             && usage.parent == process
         {
@@ -66,7 +66,7 @@ impl Usage {
 pub(crate) struct Quota(PathBuf);
 
 impl Quota {
-    /// A control group with this bound. `None` where this process may make none.
+    /// A control group with this bound. `None` if this process may not create one.
     pub(crate) fn new(percent: u32) -> Option<Self> {
         const PERIOD_US: u32 = 10_000;
         let quota = PERIOD_US * percent / 100;

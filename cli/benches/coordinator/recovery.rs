@@ -161,7 +161,7 @@ const fn task_of(device: u32) -> u32 {
     device / FEW
 }
 
-/// Takes part as apps do: whatever is refused meanwhile is told, and tried again.
+/// Takes part as apps do: prints each rejection, and tries again.
 async fn persist(device: &Device, task: u32) {
     while let Err(error) = device.take_part(PARAMETERS).await {
         println!("    a device of task {task}: {error}");

@@ -5,7 +5,7 @@ use std::time::Instant;
 use crate::Outcome;
 use crate::server::{Server, TASK};
 
-/// What was measured of one run.
+/// Measurements of one run.
 #[derive(Clone, Copy)]
 pub(crate) struct Figures {
     /// From the first model version to the last.

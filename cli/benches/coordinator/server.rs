@@ -50,7 +50,7 @@ impl Server {
         drop(child);
         let place = folder.path().display().to_string();
         let again = Self::launch(&["--dev", "--data-dir", &place, "--listen", "127.0.0.1:0"], settings, folder)?;
-        // A database that has one gives no first token.
+        // A restarted server prints no first token, since its database has one.
         Ok(Self { token, ..again })
     }
 
@@ -82,8 +82,8 @@ impl Server {
         &self.ca_pem
     }
 
-    /// Creates a task with a model of `parameters` numbers in which all of `cohort` take part: what the coordinator itself costs,
-    /// without the phases of secure aggregation.
+    /// Creates a task with a model of `parameters` numbers in which all of `cohort` take part. It measures the
+    /// coordinator itself, without the phases of secure aggregation.
     pub(crate) async fn create_task(&self, parameters: usize, cohort: u32, rounds: u32) -> Outcome {
         self.create_task_named(TASK, parameters, cohort, rounds).await
     }
@@ -94,7 +94,7 @@ impl Server {
         self.create_clear_task(spec).await
     }
 
-    /// One without secure aggregation, as `spec` says otherwise.
+    /// A task without secure aggregation, with the other settings from `spec`.
     pub(crate) async fn create_clear_task(&self, mut spec: Value) -> Outcome {
         spec["secure_aggregation"] = json!({ "enabled": false });
         self.post(route::TASKS, &json!({ "spec": spec })).await.map(drop)
@@ -144,7 +144,7 @@ impl Server {
         Ok(text.lines().filter_map(counter).collect())
     }
 
-    /// What reads all metrics, without a token.
+    /// A reader of all metrics, without a token.
     pub(crate) fn metrics_reader(&self) -> impl Fn() -> BoxFuture<'static, Outcome<String>> + Send + use<> {
         let (operator, url) = (self.operator.clone(), format!("http://{}/metrics", self.health));
         move || {
@@ -250,7 +250,7 @@ impl Server {
     }
 }
 
-/// Whoever trusts this authority.
+/// A client that trusts this authority.
 fn operator(ca_pem: &str) -> Outcome<reqwest::Client> {
     let authority = reqwest::Certificate::from_pem(ca_pem.as_bytes())?;
     Ok(reqwest::Client::builder().tls_certs_only([authority]).build()?)
@@ -273,13 +273,13 @@ struct Child(process::Child);
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // A server that has ended already needs no killing.
+        // Fails if the server has ended already, which is fine.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// What the server says once it serves; its first token comes on a line before.
+/// The server's event `serving`; its first token comes on a line before.
 fn serving(lines: impl BufRead) -> Outcome<Value> {
     for line in lines.lines() {
         let event: Value = serde_json::from_str(&line?)?;
@@ -374,7 +374,7 @@ pub(crate) struct Input {
 }
 
 impl Input {
-    /// 32-bit words, little end first: the parameters, then the weight. No metrics.
+    /// 32-bit words, little-endian: the parameters, then the weight. Metrics are empty.
     pub(crate) fn zeros(parameters: usize) -> Outcome<Self> {
         let mut body = vec![0; (parameters + 1) * 4];
         body[parameters * 4] = 1;

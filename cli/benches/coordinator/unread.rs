@@ -1,4 +1,4 @@
-//! What peers that ask and never read cost the coordinator's memory.
+//! Memory of the coordinator with peers that send requests and leave the answers unread.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,7 +58,7 @@ struct Crowd {
     answers: Vec<http::Response<h2::RecvStream>>,
 }
 
-/// Connections that answer PINGs and let no stream send them anything.
+/// Connections that answer PINGs with a flow-control window of 0.
 async fn crowd(
     server: &Server,
     device: Option<&Device>,
@@ -76,7 +76,7 @@ async fn crowd(
         for _ in 0..each {
             let Ok(mut ready) = client.clone().ready().await else { break };
             let request = http::Request::get(server.url(path)).body(())?;
-            // A connection for which there is no place is told to go.
+            // The coordinator closes a connection that is over the limit.
             let Ok((answer, _)) = ready.send_request(request, true) else { break };
             asked.push(answer);
         }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// What a server did.
+/// Measurements of a server.
 pub(crate) struct Figures {
     /// Requests per second.
     pub(crate) rate: f64,
@@ -57,7 +57,7 @@ pub(crate) async fn closed(address: &str, process: u32, connections: usize, seco
     Figures { rate: count / took, per_processor_second: count / used, p50_ms, p99_ms }
 }
 
-/// Requests at this rate, whatever the answers take; the time of each counts from when it was due.
+/// Requests at this rate, for any latency; the time of each counts from when it was due.
 pub(crate) async fn open(address: &str, connections: usize, rate: f64, seconds: u64) -> (f64, f64) {
     let began = Instant::now();
     let end = began + Duration::from_secs(seconds);
@@ -107,7 +107,7 @@ fn percentiles(mut all: Vec<Duration>) -> (f64, f64) {
     (at(50), at(99))
 }
 
-/// Seconds of processor time of a process, as Linux tells them.
+/// Seconds of processor time of a process, from Linux's `/proc`.
 fn processor_time(process: u32) -> f64 {
     let told = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
     let fields: Vec<&str> = told.rsplit_once(')').unwrap().1.split_whitespace().collect();

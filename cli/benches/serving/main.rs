@@ -1,6 +1,7 @@
-//! Serving mlp 784-200-10 to 64 connections: with batches, without (`max_batch = 1`), by a server of the same libraries that reads the
-//! request, computes nothing and answers as many bytes (the limit), and, where TRIBUTARY_PEER names a Python with torch and aiohttp, by
-//! the batcher in `peer.py`. The servers take turns, so that all see the same machine.
+//! Serving mlp 784-200-10 to 64 connections: with batches, without (`max_batch = 1`), by a server of the same libraries
+//! that reads the request and answers as many bytes without computing (the limit), and, where TRIBUTARY_PEER names a
+//! Python with torch and aiohttp, by the batcher in `peer.py`. The servers take turns, so that all see the same
+//! machine.
 //!
 //! `cargo bench --bench serving [-- SECONDS]`: requests per second, per second of the server's processor time, and the 99th
 //! percentile at half of what the server with batches can do.
@@ -24,7 +25,7 @@ use load::{Figures, closed, open};
 
 const CONNECTIONS: usize = 64;
 const TURNS: usize = 3;
-/// With this argument, the program is the server that computes nothing.
+/// With this argument, the program is the server that skips the computation.
 const NOTHING: &str = "nothing";
 
 /// A server that ends with the measurement.
@@ -54,7 +55,7 @@ impl Server {
         })
     }
 
-    /// This program, as the server that computes nothing.
+    /// This program, as the server that skips the computation.
     fn limit() -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.arg(NOTHING);

@@ -156,7 +156,7 @@ fn about(event: &Event) -> String {
     words.join(", ")
 }
 
-/// What was exported.
+/// Output of an export.
 #[derive(Serialize)]
 struct Exported<'f> {
     path: &'f Path,
@@ -183,7 +183,7 @@ async fn export(server: &Server, path: &Path, output: Output) -> Outcome {
     Ok(())
 }
 
-/// The verdict about a log in which nothing is wrong.
+/// The verdict about a valid log.
 #[derive(Serialize)]
 struct Verdict {
     entries: u64,
@@ -226,7 +226,7 @@ impl Verify {
 
 /// A head in one of the forms in which it can be kept.
 fn read_head(path: &Path) -> Outcome<Head> {
-    /// What `audit head --format json` prints.
+    /// Output of `audit head --format json`.
     #[derive(serde::Deserialize)]
     struct Answer {
         data: AuditKeyView,

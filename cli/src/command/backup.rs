@@ -1,4 +1,4 @@
-//! `tributary backup`: copies what a coordinator must not lose, while it serves.
+//! `tributary backup`: copies a coordinator's essential data, while it serves.
 
 use std::path::PathBuf;
 
@@ -27,7 +27,7 @@ struct BackedUp<'a> {
     folder: &'a PathBuf,
     #[serde(flatten)]
     report: &'a BackupReport,
-    /// Files that are in no backup.
+    /// Files that backups leave out.
     keep_apart: &'a [ApartFile],
 }
 

@@ -6,7 +6,8 @@ use wire::inspect::{ComparedLine, Comparison};
 
 use crate::output::{Cells, Table, bytes, duration, figure};
 
-/// A table with a column for each task or round. `last`: heading of the numbers of the compared rounds. `nothing`: printed if there is no line.
+/// A table with a column for each task or round. `last`: heading of the numbers of the compared rounds. `nothing`:
+/// printed for an empty table.
 pub(super) fn side_by_side(compared: &Comparison, last: &str, nothing: &str, terminal: Option<usize>) -> String {
     let names = compared.names.iter().map(|name| (name.as_str(), Cells::Text));
     let columns: Vec<_> = std::iter::once(("", Cells::Text)).chain(names).collect();

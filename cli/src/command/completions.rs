@@ -1,4 +1,4 @@
-//! `tributary completions`: what a shell needs to complete this command line.
+//! `tributary completions`: scripts with which a shell completes this command line.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! `tributary devices`: what a coordinator could sum on here, and what it would choose.
+//! `tributary devices`: the devices that a coordinator could sum on here, and its choice.
 
 use coordinator::{DeviceReport, Verdict, config::Config};
 

@@ -1,4 +1,4 @@
-//! `tributary fsck`: looks for damage in what a coordinator has stored, and repairs what can be repaired.
+//! `tributary fsck`: looks for damage in a coordinator's stored data, and repairs it where possible.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! What backup, restore and check have in common: which coordinator's data, progress, and failures.
+//! Common parts of backup, restore and check: the choice of the coordinator's data, progress, and failures.
 
 use std::path::PathBuf;
 
@@ -43,7 +43,7 @@ pub(super) fn parts() -> Outcome<Parts> {
     Parts::system().map_err(|error| serve::start_failure(&error))
 }
 
-/// Shows how far a command is: a bar on a terminal, an event for each percent for programs, nothing otherwise.
+/// Progress of a command: a bar on a terminal, an event for each percent for programs, otherwise silent.
 pub(super) struct Shown {
     output: Output,
     bar: ProgressBar,

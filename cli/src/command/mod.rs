@@ -182,7 +182,7 @@ impl Command {
     }
 
     pub(crate) async fn run(self, log: Option<&str>, output: Output) -> Outcome {
-        // The tree has one provider; installing it twice (a test in the same process) is no error.
+        // The tree has one provider; installing it twice (a test in the same process) is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
         // A coordinator logs by its configuration, a model server logs changes of versions; other commands are quiet by default.
         let log = log.or_else(|| self.serves_models().then_some(SERVING_LOG));

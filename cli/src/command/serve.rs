@@ -44,7 +44,7 @@ struct Serving {
     /// Plain-HTTP address of `/healthz`, `/readyz` and `/metrics`, if configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     health: Option<SocketAddr>,
-    /// The first admin token, if there was no token; shown only once.
+    /// The first admin token, if the database had none; shown only once.
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<String>,
 }
@@ -204,7 +204,7 @@ pub(super) fn environment() -> Outcome<Vec<(String, String)>> {
     .collect()
 }
 
-/// Reads a configuration file, with what the environment overrides.
+/// Reads a configuration file. The environment overrides its settings.
 pub(super) fn load(file: &Path) -> Outcome<Config> {
     Config::load(Some(file), environment()?).map_err(|error| Failure::new(Exit::Configuration, error))
 }
@@ -214,7 +214,7 @@ pub(crate) fn dev_config(folder: &Path) -> Outcome<Config> {
     let unusable = || Failure::because(Exit::Io, format!("cannot use the folder {}", folder.display()));
     coordinator::make_private_folder(folder).map_err(unusable())?;
     let folder = folder.canonicalize().map_err(unusable())?;
-    // The environment may still set what a folder does not decide, such as rate limits.
+    // The environment may still set values that are independent of the folder, such as rate limits.
     let mut config = Config::load(None, environment()?).map_err(|error| Failure::new(Exit::Configuration, error))?;
     config.database.url = format!("sqlite:{}", folder.join("coordinator.db").display());
     config.blobs.url = format!("file:{}", folder.join("blobs").display());

@@ -25,7 +25,7 @@ mod compare;
 mod initial_model;
 mod reused;
 
-/// What is to be done about a task that has stopped for its budget.
+/// Advice about a task that has stopped for its budget.
 pub(crate) const BUDGET_ADVICE: &str = "Another round would spend more than the privacy budget, so none opens. The last model stays as it is. To go on \
      learning from the same participants is to promise them less: create a new task, with a larger epsilon, from the last model; or \
      cancel this one.";
@@ -170,7 +170,8 @@ impl ChangedTask {
     }
 }
 
-/// Why participants would decline the task unless their apps lower what they demand of secure aggregation.
+/// The reasons why participants would decline the task, unless their apps lower their requirements on secure
+/// aggregation.
 pub(crate) fn objections(spec: &TaskSpec) -> Vec<String> {
     // The coordinator has accepted it: there is such a model.
     let session = TaskModel::new(spec).ok().and_then(|model| model.session);
@@ -210,7 +211,8 @@ fn table(tasks: &[TaskSummary], terminal: Option<usize>, nothing: &str) -> Strin
     table.render(terminal, nothing)
 }
 
-/// The change after which no round opens, if it was the last one and the task is not over; and what an operator should know of it.
+/// The change that stopped the task's rounds, if it was the last one and the task is not over; and advice for an
+/// operator.
 pub(crate) fn stopped(task: &TaskView) -> Option<(&StatusChange, String)> {
     let (name, last) = (&task.summary.name, task.history.last()?);
     let advice = match task.summary.status {
@@ -222,7 +224,7 @@ pub(crate) fn stopped(task: &TaskView) -> Option<(&StatusChange, String)> {
     Some((last, format!("Stopped     {} since {}{why}: no round opens. {advice}", last.status, when(last.at))))
 }
 
-/// What an operator whose database is older than what participants have seen should know.
+/// Advice for an operator whose database is older than the rounds that participants have seen.
 pub(crate) fn behind(view: BehindView) -> String {
     let BehindView { participants, next_round, seen_round } = view;
     format!(
@@ -232,7 +234,7 @@ pub(crate) fn behind(view: BehindView) -> String {
     )
 }
 
-/// What an operator whose round waits for participants in vain should know.
+/// Advice for an operator whose round waits for participants in vain.
 pub(crate) fn shortage(view: ShortageView) -> String {
     let ShortageView { needed, enrolled, waiting } = view;
     let are = |count: u32| counted(count, "is", "are");
@@ -258,10 +260,10 @@ fn participants(view: &TaskParticipantsView) -> Vec<String> {
     lines
 }
 
-/// What the task waits for, and until when, unless it waits for an operator, which [`stopped`] tells.
+/// The condition that the task waits for, and its deadline. `None` if the task waits for an operator, see [`stopped`].
 pub(crate) fn waits(task: &TaskView) -> Option<String> {
     let lacking = task.shortage.map(shortage);
-    // An older coordinator does not say what it waits for.
+    // An older coordinator does not report the reason.
     let Some(waiting_for) = task.waiting_for else { return lacking };
     match waiting_for {
         TaskWaitingFor::Participants { until: Some(until), .. } => {
@@ -295,7 +297,7 @@ pub(crate) fn under(heading: &str, lines: &[String]) -> Vec<String> {
     lines.iter().enumerate().map(|(index, line)| format!("{:width$}{line}", begins(index))).collect()
 }
 
-/// How many rounds are complete, of how many; those of a cancelled task never will be.
+/// The number of complete rounds, and of all planned ones, which a cancelled task cannot reach.
 fn rounds(task: &TaskSummary) -> String {
     let (completed, planned) = (task.rounds_completed, task.rounds_total);
     match task.status {

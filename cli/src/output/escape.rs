@@ -27,7 +27,7 @@ fn as_escape(safe: &mut String, letter: char) {
     safe.extend(letter.escape_default());
 }
 
-/// `\u009b`: what JSON and TOML read in a string. All these characters have four digits.
+/// `\u009b`, an escape of strings in JSON and TOML. All these characters have four digits.
 fn as_json(safe: &mut String, letter: char) {
     let _ = write!(safe, "\\u{:04x}", u32::from(letter));
 }
@@ -42,7 +42,7 @@ pub(super) fn line(text: &str) -> Cow<'_, str> {
     escaped(text, |_| false, as_escape)
 }
 
-/// JSON, or a document in which strings are escaped as in JSON. Outside of strings none of these characters occurs but white space.
+/// JSON, or a document in which strings are escaped as in JSON. Outside of strings only white space can need escaping.
 pub(super) fn json(text: &str) -> Cow<'_, str> {
     escaped(text, |letter| matches!(letter, '\n' | '\t'), as_json)
 }

@@ -31,7 +31,7 @@ pub(crate) fn number(count: u64) -> String {
     text
 }
 
-/// Four digits, no more zeros than that.
+/// Four significant digits, without further zeros.
 pub(crate) fn figure(value: f64) -> String {
     let magnitude = value.abs();
     if !value.is_finite() {

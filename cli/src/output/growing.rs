@@ -4,7 +4,7 @@ use super::escape;
 use super::table::{Cells, GAP};
 use super::width::{to_left, to_right};
 
-/// A heading, how wide its column is, and what is in it.
+/// A heading, the width of its column, and the type of its cells.
 type Column = (&'static str, usize, Cells);
 
 /// Draws lines of the same columns.
@@ -14,8 +14,8 @@ pub(crate) struct GrowingTable {
 }
 
 impl GrowingTable {
-    /// For a terminal with so many columns; for none, with all of the table's. `dispensable`: what is left out first where the terminal
-    /// is narrower than a row.
+    /// For a terminal with so many columns; `None` shows all of the table's. `dispensable`: columns that are left out
+    /// first on a terminal that is narrower than a row.
     pub(crate) fn new(
         columns: &'static [Column],
         dispensable: &'static [&'static str],

@@ -7,21 +7,21 @@ use super::width::{measure, split, to_left, to_right};
 
 /// Letters between two columns.
 pub(super) const GAP: usize = 2;
-/// What a column of words keeps beside the others; where less is left, words are below their row.
+/// Minimum width of a column of words in its row; with less room, words are below their row.
 const WORDS_MIN: usize = 20;
 /// A text is not shortened to less than this.
 const TEXT_MIN: usize = 8;
 /// Before words that are below their row.
 const INDENT: &str = "    ";
 
-/// What is in a column.
+/// Type of a column's cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cells {
-    /// Text, to the left; shortened where nothing else helps.
+    /// Text, to the left; shortened if all else fails.
     Text,
-    /// What other commands take, such as an id: to the left, never shortened.
+    /// An argument of other commands, such as an id: to the left, always in full.
     Key,
-    /// Numbers, to the right; never shortened.
+    /// Numbers, to the right; always in full.
     Number,
     /// Sentences, in the last column: they go on below.
     Words,
@@ -51,7 +51,7 @@ impl Table {
         Self { columns, rows: Vec::new(), dispensable: &[] }
     }
 
-    /// The headings of what is left out of a narrow terminal, first to last, as far as needed.
+    /// The headings of columns that a narrow terminal omits, first to last, as far as needed.
     pub(crate) fn dispensable(mut self, headings: &'static [&'static str]) -> Self {
         self.dispensable = headings;
         self
@@ -62,8 +62,8 @@ impl Table {
         self.rows.push(cells.iter().map(|cell| line(cell).into_owned()).collect());
     }
 
-    /// Renders the table for a terminal with so many columns, or whole if the output is none; `nothing` if there are no rows. What
-    /// a narrow terminal does not show is named below the table.
+    /// Renders the table for a terminal with so many columns, or whole if `terminal` is `None`; returns `nothing` for a
+    /// table without rows. Columns that a narrow terminal omits are named below the table.
     pub(crate) fn render(&self, terminal: Option<usize>, nothing: &str) -> String {
         if self.rows.is_empty() {
             return nothing.to_owned();
@@ -121,7 +121,7 @@ impl Table {
         Layout { shown: widths, below, left_out }
     }
 
-    /// Takes from the widest texts until all fits, or nothing is left to take.
+    /// Shortens the widest texts until all fits, or all are as short as allowed.
     fn shorten(&self, widths: &mut [(usize, usize)], columns: usize) {
         while total(widths.iter().map(|(_, width)| *width)) > columns {
             let heading = |column: usize| self.columns.get(column).map_or(0, |(heading, _)| measure(heading));
@@ -134,7 +134,7 @@ impl Table {
         }
     }
 
-    /// What leaves first: columns that say nothing, then those that can be spared.
+    /// Columns in the order of omission: empty ones, then dispensable ones.
     fn order_of_leaving(&self) -> Vec<usize> {
         let empty = (0..self.columns.len()).filter(|&column| self.is_empty(column));
         let spared = self.dispensable.iter().filter_map(|name| self.columns.iter().position(|(own, _)| own == name));
@@ -176,7 +176,7 @@ impl Table {
         }
     }
 
-    /// What the terminal does not show.
+    /// The names of omitted and shortened columns, as text.
     fn concealed(&self, layout: &Layout, natural: &[usize], columns: usize) -> String {
         let names = |columns: &[usize]| {
             columns.iter().map(|&column| self.columns[column].0.as_str()).collect::<Vec<_>>().join(", ")
@@ -198,7 +198,7 @@ impl Table {
     }
 }
 
-/// The width of columns beside each other.
+/// The total width of adjacent columns.
 fn total(widths: impl Iterator<Item = usize>) -> usize {
     widths.fold(0, |sum, width| sum + width + GAP).saturating_sub(GAP)
 }

@@ -1,4 +1,4 @@
-//! How wide texts are on a terminal: a Chinese letter takes two columns, an accent that is put on a letter none.
+//! Width of texts on a terminal: a Chinese letter takes two columns, a combining accent zero.
 
 /// Columns that a text takes.
 pub(super) fn measure(text: &str) -> usize {

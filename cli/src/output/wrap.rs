@@ -8,8 +8,8 @@ use super::width::measure;
 /// Fewest columns that text is wrapped at, however narrow the terminal is.
 const COLUMNS_MIN: usize = 40;
 
-/// The text in lines of at most `columns` columns. Words and what is in backquotes are never broken, however wide. A line
-/// with further gaps of two spaces is a row of a table, and stays as it is.
+/// The text in lines of at most `columns` columns. Words and text in backquotes stay whole, however wide. A line with
+/// further gaps of two spaces is a row of a table, and stays as it is.
 pub(super) fn wrap(text: &str, columns: usize) -> String {
     let columns = columns.max(COLUMNS_MIN);
     text.split('\n').map(|line| wrap_line(line, columns)).collect::<Vec<_>>().join("\n")

@@ -1,4 +1,5 @@
-//! Every command that a page tells is one that this executable understands, and one that CI runs unless `docs/site/commands.toml` says why not.
+//! This executable understands every command in the pages, and CI runs it unless `docs/site/commands.toml` gives a
+//! reason.
 
 use std::path::{Path, PathBuf};
 
@@ -94,7 +95,7 @@ fn words(command: &str) -> Vec<String> {
         }
     }
     words.extend(word);
-    // What the page leaves out.
+    // Removes placeholders of the page.
     words.retain(|word| word != "…" && word != "...");
     words
 }
@@ -104,7 +105,7 @@ fn stands_for_one(value: &str) -> bool {
     value.is_empty() || value.contains(['$', '…', '|']) || value.starts_with(|letter: char| letter.is_ascii_uppercase())
 }
 
-/// What is wrong with a command, other than what the page leaves to its reader.
+/// The error of a command, except for placeholders of the page.
 fn wrong(command: &str) -> Option<String> {
     let error = parse(words(command), HELP_COLUMNS).err()?;
     let value = match error.get(ContextKind::InvalidValue) {
@@ -152,7 +153,7 @@ fn a_command_that_is_not_there_is_noticed() {
 struct InCi {
     /// Pages whose commands run as they are.
     tutorials: Vec<String>,
-    /// What runs before the first command; that of `docs/site/commands.py`.
+    /// Commands that run before the first one, for `docs/site/commands.py`.
     #[serde(rename = "setup")]
     _setup: String,
     #[serde(rename = "command")]
@@ -172,7 +173,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// What is wrong with the entry itself.
+    /// The error of the entry itself.
     fn wrong(&self, root: &Path) -> Option<String> {
         if [&self.run, &self.r#in, &self.why].into_iter().flatten().count() > 1 {
             return Some("has more than one of run, in and why".to_owned());
@@ -234,7 +235,7 @@ fn every_command_of_a_line_runs_in_ci_or_is_excused() {
     assert!(entries.iter().filter(|entry| entry.why.is_none()).count() > 2 * entries.len() / 3, "most of them run");
 }
 
-/// The commands of pages without an entry, the entries without a command, and what is wrong with entries.
+/// The commands of pages without an entry, the entries without a command, and the errors of entries.
 fn unmatched(told: &[(String, Vec<String>)], entries: &[Entry], root: &Path) -> Vec<String> {
     let mut wrong: Vec<String> = Vec::new();
     for (page, command) in told {

@@ -7,7 +7,7 @@ pub(crate) fn given<const N: usize>(parameters: [(&'static str, Option<String>);
     parameters.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }
 
-/// The values of one parameter, separated by commas; `None` if there are none, which means all.
+/// The values of one parameter, separated by commas; `None` for an empty list, which means all.
 pub(crate) fn listed<T: Display>(values: &[T]) -> Option<String> {
     let names: Vec<_> = values.iter().map(T::to_string).collect();
     (!names.is_empty()).then(|| names.join(","))

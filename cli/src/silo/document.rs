@@ -24,7 +24,7 @@ pub(crate) struct Document {
     pub(crate) rdma_config: Rdma,
     pub(crate) checkpoint_strategy: Checkpoints,
     pub(crate) performance_targets: Targets,
-    /// What to run before anybody relies on the rest.
+    /// Commands to run before relying on the rest.
     pub(crate) verification_steps: Vec<String>,
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct Targets {
 /// Plans; the same for the same request.
 ///
 /// # Errors
-/// [`WrongRequest`]. That a model does not fit is none: the document says so.
+/// [`WrongRequest`]. A model that does not fit is a result: the document states it.
 pub(crate) fn plan(request: &Request) -> Result<Document, WrongRequest> {
     let gpu = request.gpu.row();
     let memory = Figure::given_or(request.gpu_memory, || {
@@ -85,7 +85,7 @@ pub(crate) fn plan(request: &Request) -> Result<Document, WrongRequest> {
     let sequence = Figure::given_or(request.sequence, || Figure::assumed(2048, "tokens of an example"));
     let shape = Shape::of(request.parameters);
     let whole = request.activations.unwrap_or_else(|| shape.activations(sequence.value, false));
-    // What is computed anew costs a third more time: only if the examples would not fit otherwise.
+    // Recomputation costs a third more time, so it is used only if the examples would not fit otherwise.
     let recomputed = request.activations.unwrap_or_else(|| shape.activations(sequence.value, true));
     // As many as the user wants on a GPU at once.
     let examples = request.batch_per_gpu.unwrap_or(1);

@@ -1,4 +1,4 @@
-//! What a GPU holds.
+//! Memory of a GPU.
 
 use serde::Serialize;
 
@@ -73,7 +73,7 @@ impl Shape {
 /// Memory of one GPU, in bytes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Memory {
-    /// What it has, by the data sheet or the user.
+    /// Available memory, by the data sheet or the user.
     pub(crate) gpu: Figure<u64>,
     /// The part of it that is planned for.
     pub(crate) usable: Figure<u64>,

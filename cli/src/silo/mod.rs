@@ -1,6 +1,7 @@
-//! How a site with many GPUs trains one model: rules as data, and what follows from them. Pure; nothing is asked of a machine.
+//! Training of one model at a site with many GPUs: rules as data, and their consequences. Pure functions, without
+//! queries to a machine.
 //!
-//! Every figure says where it comes from: computed, assumed (a rule of thumb, or a vendor's data sheet), or the user's.
+//! Every figure has its source: computed, assumed (a rule of thumb, or a vendor's data sheet), or the user's.
 
 mod batch;
 mod document;
@@ -22,7 +23,7 @@ pub(crate) use rules::{Engine, Gpu, Network};
 pub(crate) use script::{Launcher, script};
 pub(crate) use sizes::{bytes, count};
 
-/// What cannot be planned: the flag that is wrong, and what would be right.
+/// Errors of planning: the wrong flag, and its valid values.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub(crate) enum WrongRequest {
     #[error(

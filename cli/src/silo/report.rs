@@ -1,4 +1,4 @@
-//! What a site's programs said of their training: how fast, how busy, and what more processes are worth.
+//! Progress of a site's programs: speed, utilisation, and the gain from more processes.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// The event that a participant prints for each line of progress.
 pub(crate) const PROGRESS: &str = "program_progress";
 
-/// A line of what `participant run --format json` printed, or of a `progress.jsonl`.
+/// A line from `participant run --format json`, or from a `progress.jsonl`.
 #[derive(Deserialize)]
 struct Line {
     event: Option<String>,
@@ -16,7 +16,7 @@ struct Line {
     said: Progress,
 }
 
-/// Of numbers that were told, at least one.
+/// Statistics of reported numbers, at least one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Spread {
     pub(crate) count: usize,
@@ -27,15 +27,15 @@ pub(crate) struct Spread {
     pub(crate) deviation: f64,
 }
 
-/// What was told with one number of processes.
+/// Progress with one number of processes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Group {
     pub(crate) samples_per_s: Option<Spread>,
     pub(crate) step_s: Option<Spread>,
-    /// The part of a step that was spent on communication, where both were told.
+    /// The part of a step that was spent on communication, where both were reported.
     pub(crate) communication: Option<Spread>,
     pub(crate) utilisation: Option<Spread>,
-    /// (One process's step / step) / processes, of the same work; `None` if nothing is known of one process.
+    /// (One process's step / step) / processes, of the same work; `None` without progress of one process.
     pub(crate) efficiency: Option<f64>,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct Report {
     pub(crate) by_processes: BTreeMap<u32, Group>,
 }
 
-/// Reads lines; what is no progress is left out.
+/// Reads lines; lines that are not progress are left out.
 pub(crate) fn report(text: &str) -> Report {
     let mut told: BTreeMap<u32, Vec<Progress>> = BTreeMap::new();
     let mut lines = 0;
@@ -66,7 +66,7 @@ pub(crate) fn report(text: &str) -> Report {
     Report { lines, by_processes }
 }
 
-/// What each of several processes is worth beside one alone, by the seconds of a step of the same work.
+/// The efficiency of several processes relative to one, by the seconds of a step of the same work.
 pub(crate) fn efficiency(alone: f64, step: f64, processes: u32) -> f64 {
     alone / step / f64::from(processes)
 }
@@ -133,7 +133,7 @@ no JSON
         assert!((two.efficiency.unwrap() - 0.8).abs() < 1e-12, "{two:?}");
         assert!((two.communication.unwrap().mean - 0.2).abs() < 1e-12, "{two:?}");
         assert_eq!(found.by_processes[&0], Group::default(), "nothing but a loss");
-        // A program's own file has no events.
+        // Lines of a program's own file lack the event.
         assert_eq!(report(r#"{"step":1,"step_s":2}"#).by_processes[&0].step_s.map(|spread| spread.count), Some(1));
         assert_eq!(report("").lines, 0);
     }

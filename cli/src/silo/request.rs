@@ -1,8 +1,8 @@
-//! What is planned for.
+//! The request for a plan.
 
 use super::rules::{Engine, Gpu, Network};
 
-/// What a site has, and what it wants to train.
+/// A site's hardware, and the model to train.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     /// GPUs on each node, at least 1.

@@ -32,7 +32,7 @@ pub(crate) enum Gpu {
     P100,
 }
 
-/// What a data sheet says of a GPU.
+/// A GPU's data sheet.
 pub(super) struct GpuRow {
     pub(super) memory: u64,
     pub(super) precision: Precision,
@@ -55,7 +55,7 @@ impl Gpu {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(into = "&'static str")]
 pub(crate) enum Precision {
-    /// As wide as 32 bits: no scaling of the loss.
+    /// As wide as 32 bits, so the loss is not scaled.
     Bf16,
     /// Small gradients vanish in it: the loss is scaled.
     Fp16,
@@ -88,7 +88,7 @@ pub(crate) enum Network {
     Tcp,
 }
 
-/// What is set for a network, and expected of it.
+/// Settings of a network, and its expected speed.
 pub(super) struct NetworkRow {
     pub(super) variables: &'static [(&'static str, &'static str)],
     /// One process's step / step / processes, over several machines.
@@ -117,19 +117,19 @@ pub(crate) enum Engine {
     Deepspeed,
 }
 
-/// What each GPU holds a part of.
+/// The state that is sharded over GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(into = "&'static str")]
 pub(crate) enum Sharding {
-    /// Nothing: each holds all.
+    /// Without sharding: each process holds all.
     Ddp,
     /// Gradients and the optimizer's state.
     ShardGradOp,
     /// These and the weights.
     FullShard,
-    /// What `SHARD_GRAD_OP` shards, by DeepSpeed.
+    /// The sharding of `SHARD_GRAD_OP`, by DeepSpeed.
     Zero2,
-    /// What `FULL_SHARD` shards, by DeepSpeed.
+    /// The sharding of `FULL_SHARD`, by DeepSpeed.
     Zero3,
     /// The same, with the optimizer's state in the memory of the processor.
     Zero3Offload,
@@ -172,6 +172,6 @@ pub(super) const STRATEGIES: [StrategyRow; 3] = [
         pytorch: &[Sharding::FullShard],
         deepspeed: &[Sharding::Zero2, Sharding::Zero3],
     },
-    // PyTorch's engine has none of its own for these.
+    // PyTorch's engine lacks a strategy for these.
     StrategyRow { parameters: 70_000_000_001..=u64::MAX, pytorch: &[], deepspeed: &[Sharding::Zero3Offload] },
 ];

@@ -1,4 +1,4 @@
-//! The file that runs a plan, for three launchers. Text: none of them is called here.
+//! The file that runs a plan, for three launchers. This module only writes its text.
 
 use std::fmt::Write as _;
 
@@ -18,7 +18,7 @@ pub(crate) enum Launcher {
 
 const PORT: u16 = 29_500;
 
-/// A file that runs `program` (a script of Python and its arguments) as the document says.
+/// A file that runs `program` (a script of Python and its arguments) by the document.
 ///
 /// # Errors
 /// [`WrongRequest::DoesNotFit`].
@@ -43,7 +43,7 @@ pub(crate) fn script(document: &Document, launcher: Launcher, program: &str) -> 
     })
 }
 
-/// What the script reads, and the network's variables.
+/// Variables that the script reads, and those of the network.
 fn variables(document: &Document) -> Vec<(&'static str, String)> {
     let (strategy, batch) = (&document.strategy, &document.batch_configuration);
     let mut all = vec![

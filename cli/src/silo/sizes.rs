@@ -17,7 +17,7 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
 fn scaled(text: &str, units: &[(&str, f64)]) -> Option<u64> {
     let (number, unit) = units.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, unit)))?;
     let value = (number.trim().parse::<f64>().ok()? * unit).round();
-    // What a double holds exactly is more than any model has parameters.
+    // The largest exact integer of a double exceeds the parameters of any model.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within 1 to 2^53")]
     (1.0..=9e15).contains(&value).then_some(value as u64)
 }

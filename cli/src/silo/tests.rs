@@ -1,4 +1,4 @@
-//! A golden row for each rule, and what does not go.
+//! A golden row for each rule, and invalid requests.
 
 use clap::ValueEnum as _;
 
@@ -174,7 +174,7 @@ fn what_is_expected_follows_from_data_sheets() {
     assert_eq!((alone.batch_configuration.target.value, alone.batch_configuration.accumulation.value), (515, 103));
 }
 
-/// How many there are; each says where it comes from.
+/// Number of figures; each has its source.
 fn figures(value: &serde_json::Value) -> usize {
     match value {
         serde_json::Value::Object(fields) if fields.contains_key("value") => {
@@ -218,7 +218,7 @@ fn what_does_not_go_is_told_with_what_would() {
     let uneven = Request { batch_per_gpu: Some(5), ..request("7e9") };
     assert!(told(uneven).contains("no multiple of it: 4 per GPU is"));
     assert!(told(Request { engine: Some(Engine::Pytorch), ..request("71e9") }).contains("say --engine deepspeed"));
-    // Printed, and run by nobody.
+    // A script that is only printed.
     let small = plan(&Request { gpus: 1, nodes: Some(1), ..request("70e9") }).unwrap();
     assert!(!small.strategy.memory.fits.value);
     let refused = script(&small, Launcher::Torchrun, "train.py").unwrap_err().to_string();
@@ -263,7 +263,7 @@ fn scripts_are_sound_for_the_shell_and_say_what_the_plan_says() {
     assert!(checks.wait().unwrap().success(), "{text}");
 }
 
-/// The script of one node, with a `torchrun` that prints what it is given.
+/// The script of one node, with a `torchrun` that prints its arguments.
 #[test]
 fn a_script_runs_its_launcher() {
     use std::os::unix::fs::PermissionsExt as _;

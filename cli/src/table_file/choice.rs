@@ -29,7 +29,7 @@ fn are_same(one: Value, other: Value) -> bool {
     number(one) == number(other)
 }
 
-/// The position of the only word that a cell matches; `None` if it matches no word, or several.
+/// The position of the only word that a cell matches; `None` if it matches zero or several words.
 pub(super) fn position(words: &[String], cell: &str) -> Option<usize> {
     let exact = words.iter().position(|word| word == cell);
     exact.or_else(|| {

@@ -26,7 +26,7 @@ pub(super) fn read(path: &Path) -> Result<TableFile, TableError> {
     if start.starts_with(b"\xef\xbb\xbf") {
         file.consume(3);
     }
-    // A pipe has no size.
+    // Bounds the bytes read, since a pipe does not have a size.
     let bounded = CheckedQuotes::new(Bounded { inner: file, left: MAX_BYTES });
     let mut lines = ReaderBuilder::new().has_headers(false).flexible(true).from_reader(bounded);
     let mut row = ByteRecord::new();

@@ -1,4 +1,4 @@
-//! What is wrong with a table, where, and what would be right.
+//! Errors of a table: the place, the problem, and the valid form.
 
 use std::io;
 use std::path::PathBuf;

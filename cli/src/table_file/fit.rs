@@ -1,4 +1,4 @@
-//! What a task makes of a table: numbers, row by row, and a label for each.
+//! A table in the form of a task: numbers, row by row, and a label for each.
 
 use datasets::Labelled;
 use learning::{AnalyticsError, Table};
@@ -25,7 +25,7 @@ impl TableFile {
     /// Takes the columns that a task names, in its order.
     ///
     /// # Errors
-    /// The first column or cell that is not as the task says.
+    /// The first column or cell that violates the task's table.
     pub(super) fn fit(&self, spec: &TableSpec) -> Result<Fitted, TableError> {
         let features = spec.features.iter().map(|wanted| self.column(wanted)).collect::<Result<Vec<_>, _>>()?;
         let label = spec.label.as_ref().map(|wanted| self.column(wanted)).transpose()?;
@@ -135,7 +135,7 @@ impl Fitted {
         }
     }
 
-    /// For an analysis: rows, and what is predicted of them, if anything is.
+    /// For an analysis: rows, and the values to predict, if any.
     ///
     /// # Errors
     /// There are more columns or rows than an analysis takes.

@@ -1,7 +1,7 @@
 //! A participant's own table, from a CSV or Parquet file, for tasks that name its columns (`model.table`).
 //!
-//! The file is read once, at the start, and kept as it is; what a task makes of it is decided when the task is known
-//! ([`fit`]), so that one file serves tasks with other columns. Cells are shown in messages on this machine alone.
+//! The file is read once, at the start, and kept as it is. It is converted for a task ([`fit`]) when the task is known,
+//! so that one file serves tasks with other columns. Cells are shown in messages on this machine alone.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -48,7 +48,7 @@ impl TablePath {
     /// Reads the table.
     ///
     /// # Errors
-    /// What is wrong with the file, and where.
+    /// The error in the file, and its place.
     pub(crate) fn read(&self) -> Result<TableFile, TableError> {
         let table = match self.format {
             Format::Csv => csv::read(&self.path)?,

@@ -1,4 +1,4 @@
-//! Tables in Apache Parquet: columns of numbers, of words, and of yes and no.
+//! Tables in Apache Parquet: columns of numbers, of words, and of booleans.
 //!
 //! A column that cannot be read matters only to a task that takes it.
 
@@ -96,10 +96,10 @@ fn check_compression(reader: &Reader, name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Appends a cell to its column, whose kind the first cell decides that is not empty; `before` cells were.
+/// Appends a cell to its column. The first cell that is not empty decides the column's type; `before` cells were empty.
 ///
 /// # Errors
-/// What the cell is, if that cannot be read.
+/// The type of the cell, if that cannot be read.
 fn take(column: &mut Option<Column>, field: &Field, before: usize) -> Result<(), &'static str> {
     enum Value<'a> {
         Nothing,

@@ -1,4 +1,4 @@
-//! Checks the quotes of a CSV file while it is read, so that a quote that is never closed swallows no rows.
+//! Checks the quotes of a CSV file while it is read, so that an unclosed quote cannot swallow rows.
 //!
 //! The `csv` crate accepts every sequence of bytes: a quote that is still open at the end of the file closes there, and text
 //! after a closing quote belongs to the cell.

@@ -11,9 +11,9 @@ pub(super) struct Swallowed {
     pub(super) lines: u64,
 }
 
-/// Finds a cell with line breaks, each of whose lines would be a row of `width` cells by itself, with numbers where the first of
-/// these rows has numbers. A text of several lines almost never is: its first line would have to end the row before the cells that
-/// follow it.
+/// Finds a cell with line breaks, each of whose lines would be a row of `width` cells, with numbers where the first of
+/// these rows has numbers. A text of several lines rarely matches: its first line would have to end the row before the
+/// cells that follow it.
 pub(super) fn swallowed(record: &ByteRecord, width: usize) -> Option<Swallowed> {
     let breaks = |cell: &[u8]| cell.iter().filter(|&&byte| byte == b'\n').count() as u64;
     if width < 2 || record.iter().all(|cell| breaks(cell) == 0) {
@@ -84,7 +84,7 @@ mod tests {
             "34,2.5,no,\"Dear John,\nhow, are, you, today\nJane\"\n",
             "34,2.5,no,\"fell\na, b, c, d\"\n",
             "34,2.5,no,plain\n",
-            // Words alone: nothing tells a row of words from a text.
+            // Words alone: a row of words looks like a text.
             "pos,a,b,\"Great film.\nLoved it, really, all, of it.\"\n",
         ] {
             assert_eq!(found(text), None, "{text}");

@@ -1,11 +1,11 @@
-//! Recognizes files that are neither CSV nor Parquet, or the other of the two, by their first bytes.
+//! Recognizes by their first bytes files of other formats, and CSV and Parquet files given as each other.
 
 use super::format::Format;
 
 /// Bytes that [`recognized`] looks at.
 pub(super) const LENGTH: usize = 512;
 
-/// First bytes, what begins so, and what would be right.
+/// First bytes, the description of such files, and the remedy.
 const SIGNATURES: &[(&[u8], &str, &str)] = &[
     (b"\x1f\x8b", "is compressed with gzip", "decompress it first, with `gunzip`"),
     (b"\x28\xb5\x2f\xfd", "is compressed with Zstandard", "decompress it first, with `unzstd`"),
@@ -28,7 +28,7 @@ const SIGNATURES: &[(&[u8], &str, &str)] = &[
     (b"%PDF-", "is a PDF document", "give the table as CSV or Parquet"),
 ];
 
-/// What a file is that cannot be read as this format, and what would be right; `None` if its first bytes fit.
+/// The description of a file that cannot be read as this format, and the remedy; `None` if its first bytes fit.
 pub(super) fn recognized(start: &[u8], wanted: Format) -> Option<(&'static str, &'static str)> {
     let known = SIGNATURES.iter().find(|(bytes, ..)| start.starts_with(bytes)).map(|&(_, is, right)| (is, right));
     known.or_else(|| is_bzip2(start).then_some(("is compressed with bzip2", "decompress it first, with `bunzip2`"))).or(

@@ -40,7 +40,7 @@ pub(super) struct Words {
     ends: Vec<usize>,
 }
 
-/// What is in a cell.
+/// Value of a cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Cell<'a> {
     Empty,
@@ -136,7 +136,7 @@ pub(super) fn open(path: &Path) -> Result<File, TableError> {
     Ok(file)
 }
 
-/// Bounds what is kept of a table.
+/// Bounds the number of cells in memory.
 pub(super) fn check_cells(path: &Path, rows: usize, columns: usize) -> Result<(), TableError> {
     if rows.saturating_mul(columns) > MAX_CELLS { Err(TableError::TooManyCells { path: path.into() }) } else { Ok(()) }
 }

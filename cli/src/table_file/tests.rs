@@ -29,7 +29,7 @@ fn csv_of(bytes: &[u8]) -> Result<TableFile, TableError> {
     format!("csv:{}", path.display()).parse::<TablePath>().unwrap().read()
 }
 
-/// What is said of this file and the task, without the folder.
+/// The message for this file and the task, without the folder.
 fn said(bytes: &[u8]) -> String {
     let error = csv_of(bytes).and_then(|table| table.labelled(&spec(SPEC))).unwrap_err();
     let text = chain(&error);
@@ -215,8 +215,8 @@ fn labels_of_csv_and_parquet_mean_the_same_classes() {
     }
 }
 
-/// A Parquet file of a word, a number and a whole number in each row, no number in the last; and two columns more, of times and of
-/// bytes that are no text.
+/// A Parquet file of a word, a number and a whole number in each row, without a number in the last. Two more columns
+/// have times and bytes that are not text.
 fn parquet_file(path: &Path, compression: Compression) {
     let column = |name: &str, kind, converted| {
         let column = Type::primitive_type_builder(name, kind).with_repetition(Repetition::OPTIONAL);

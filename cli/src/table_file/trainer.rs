@@ -38,7 +38,7 @@ pub(crate) struct FileTrainer {
     seed: u64,
     device: Device,
     misfit: Misfit,
-    /// What the latest task made of the table.
+    /// The table in the form of the latest task.
     ready: Option<(TableSpec, Ready)>,
 }
 
@@ -130,7 +130,7 @@ impl Trainer for FileTrainer {
         }
     }
 
-    /// Until a task has said what it takes: all rows, some of which may be held out.
+    /// Before the first task these are all rows, some of which may be held out.
     fn examples(&self) -> u64 {
         match &self.ready {
             Some((_, Ready::Model(trainer))) => trainer.examples(),

@@ -14,7 +14,7 @@ const GRAPH: &str = "model.graph";
 /// in the folder of `source`, the task file, and then in the working folder.
 ///
 /// # Errors
-/// The file cannot be read or holds no graph that can be trained with this loss.
+/// The file cannot be read, or lacks a graph that can be trained with this loss.
 pub(crate) fn read_graph(model: &mut ModelSpec, source: &Path) -> Result<(), Incomplete> {
     let Some(named) = model.graph.take() else {
         return match model.loss {

@@ -18,7 +18,7 @@ const PERIOD_MS: u64 = 60_000;
 /// Minimum number of levels, on either side of zero, of an update with the smallest weight.
 const LEVELS: u32 = 256;
 
-/// What a task's defaults depend on.
+/// Inputs of a task's defaults.
 pub(crate) struct TaskDefaults<'a> {
     pub(crate) architecture: &'a Architecture,
     pub(crate) source: Source,
@@ -78,14 +78,14 @@ fn clip_range(source: Source) -> f32 {
     }
 }
 
-/// Updates are weighted by their examples, up to what the headroom of the sum allows.
+/// Updates are weighted by their examples, up to the headroom of the sum.
 fn max_weight(most_examples: usize, most_updates: u32) -> u32 {
     let room = (u32::MAX >> 1) / LEVELS / most_updates.max(1);
     u32::try_from(most_examples).unwrap_or(u32::MAX).clamp(1, room.max(1))
 }
 
-/// What rounds for which participants train ahead imply, given that a round opens with `drawn` updates and a training may take
-/// `training`; nothing where participants train in rounds.
+/// Values implied by rounds for which participants train ahead, given that a round opens with `drawn` updates and a
+/// training may take `training`; empty where participants train in rounds.
 pub(crate) fn ahead_of_rounds(draft: &TaskSpec, drawn: u32, training: Duration) -> Value {
     let Some(ahead) = draft.ahead() else { return json!({}) };
     let training_ms = u64::try_from(training.as_millis()).unwrap_or(u64::MAX);

@@ -1,7 +1,7 @@
 //! Short flags for keys of a task, as `--set` sets them, and the one grammar that they share.
 //!
 //! A flag is a row of a table: the key it sets and its form. Its value is validated with the whole task, so a new
-//! codec, rule or method needs no row and no code here.
+//! codec, rule or method works without a change here.
 
 use std::marker::PhantomData;
 
@@ -29,7 +29,7 @@ pub(crate) struct Flag {
 pub(crate) enum FlagForm {
     /// A value, under this name in `--help`, read like this.
     Value(&'static str, Reader),
-    /// Nothing: the key is `false`.
+    /// Off: the key is `false`.
     Off,
     /// `KEY=VALUE,…` for keys of the table at the path; without any, such pairs, where the flag may stand alone.
     Table(FlagKeys, Option<&'static str>),
@@ -52,7 +52,7 @@ pub(crate) struct FlagKeys {
 }
 
 impl FlagKeys {
-    /// No aliases.
+    /// Without aliases.
     pub(crate) const fn none(example: &'static str) -> Self {
         Self { example, names: &[], words: &[] }
     }
@@ -67,7 +67,7 @@ pub(crate) struct FlagValue {
     pub(super) text: String,
     /// Dotted paths and their values, in order. A path that begins with a dot belongs to the command.
     pub(super) sets: Vec<(String, Value)>,
-    /// Values that apply if no layer sets them.
+    /// Values that apply unless a layer sets them.
     pub(super) defaults: Vec<(String, Value)>,
 }
 

@@ -1,4 +1,4 @@
-//! A task from layers: what a command implies, a task file or a preset, short flags, and `--set KEY=VALUE`.
+//! A task from layers: values implied by a command, a task file or a preset, short flags, and `--set KEY=VALUE`.
 //!
 //! Layers are put on top of each other as one table and read once, by the very types that read a task file; so every
 //! key of a task can be set in every layer, with the same errors as a file. The coordinator runs the same check.
@@ -62,7 +62,7 @@ struct TaskInputError {
 }
 
 impl TaskInput {
-    /// The layers above what a command implies.
+    /// The layers above the values implied by a command.
     ///
     /// # Errors
     /// A file cannot be read, or is not TOML.
@@ -110,7 +110,7 @@ impl TaskInput {
     /// The architecture from any layer, with the content of the graph's file if one is named.
     ///
     /// # Errors
-    /// The file cannot be read or holds no graph.
+    /// The file cannot be read or lacks a graph.
     pub(crate) fn architecture(&self) -> Outcome<Option<Value>> {
         let table = self.table(None);
         let Some(named) = table::get(&table, "model.graph") else { return Ok(self.value_of("model.architecture")) };
@@ -153,7 +153,7 @@ impl TaskInput {
         self.read(implied, complete)
     }
 
-    /// The same for what does not depend on the model, whose sizes are not known yet.
+    /// The same for values that are independent of the model, whose sizes are not known yet.
     ///
     /// # Errors
     /// As [`Self::over`].
@@ -190,7 +190,7 @@ impl TaskInput {
         })
     }
 
-    /// Rejects tasks that no coordinator would accept, before anything starts.
+    /// Rejects tasks that a coordinator would reject, before anything starts.
     ///
     /// # Errors
     /// Every invalid key.
@@ -230,7 +230,7 @@ pub(crate) fn create(source: &str, set: &SetArgs) -> Outcome<TaskSpec> {
         return task_file::read(path);
     }
     let input = TaskInput { source: Some(Source::open(source)?), given: set.set.clone() };
-    // Presets have no name.
+    // Presets are unnamed.
     let implied = if preset::text(source).is_some() { json!({ "name": source }) } else { json!({}) };
     input.over(&implied)
 }

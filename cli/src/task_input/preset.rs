@@ -22,7 +22,7 @@ pub(super) fn defaults(flag: &str, name: &str) -> Result<Vec<(String, Value)>, S
     Ok(entry.and_then(Value::as_object).cloned().unwrap_or_default().into_iter().collect())
 }
 
-/// What `--task` is about.
+/// Help text of `--task`.
 pub(super) fn help() -> String {
     format!(
         "A task to begin with: a file as for `tributary task create`, or one of the presets {}. What it leaves out is chosen \

@@ -17,7 +17,8 @@ pub(super) fn value(text: &str) -> Value {
     toml().or_else(whole).or_else(real).unwrap_or_else(|| text.into())
 }
 
-/// The same in JSON; none if it holds a number that is not finite, which JSON does not write, or a date, which no task has.
+/// The same in JSON; `None` if it holds a number that is not finite, which JSON cannot express, or a date, which tasks
+/// do not use.
 fn json(value: toml::Value) -> Option<Value> {
     Some(match value {
         toml::Value::String(text) => text.into(),
@@ -95,7 +96,7 @@ mod tests {
             ("\"7\"", json!("7")),
             ("[1, \"a\"]", json!([1, "a"])),
             ("{ poisson = 0.25 }", json!({ "poisson": 0.25 })),
-            // Nothing that is no number becomes none: a bound would be lost in silence.
+            // A value that JSON cannot express stays text instead of becoming null: a bound would be lost in silence.
             ("inf", json!("inf")),
             ("nan", json!("nan")),
             ("[nan]", json!("[nan]")),

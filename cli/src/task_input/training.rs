@@ -8,7 +8,7 @@ const fn number(name: &'static str, path: &'static str, value: &'static str, hel
     Flag { name, path, form: FlagForm::Value(value, plain), help }
 }
 
-/// How participants train; what is left out is chosen for the data and model.
+/// Flags of local training; omitted values are chosen for the data and model.
 pub(crate) const TRAINING: &[Flag] = &[
     Flag {
         name: "model",

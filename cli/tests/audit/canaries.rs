@@ -1,12 +1,12 @@
 //! The audit by one run (Steinke, Nasr, Jagielski 2023), end to end, of the central mechanism.
 //!
-//! The unit of privacy is one participant, so a canary is one, too: 2,048 participants, each with a coordinate of its own in
-//! which alone it moves the model, 32 clips far, and each enrolled or left out by a fair coin of its own. Who was there is
-//! guessed from the published model, the highest coordinates in, the lowest out. Others, who move nothing, fill the cohort up to
-//! a fixed size, so nothing but the sum depends on the coins.
+//! The unit of privacy is one participant, so a canary is one, too. Each of 2,048 participants has a coordinate of its
+//! own in which it alone moves the model, 32 clips far, and a fair coin that enrols it or leaves it out. The test
+//! guesses the enrolled ones from the published model: the highest coordinates in, the lowest out. Others, with updates
+//! of zero, fill the cohort up to a fixed size, so only the sum depends on the coins.
 //!
-//! Updates are in the clear: secure aggregation changes no bit of a sum, and a cohort of it has at most 1,024 participants.
-//! A coordinator that can read updates refuses those that were not clipped, so the build without clipping does not look.
+//! Updates are unmasked: secure aggregation keeps every bit of a sum, and its cohorts have at most 1,024 participants.
+//! A coordinator that can read updates rejects unclipped ones, so the build without clipping skips that check.
 
 use client_sdk::faults::Fault as Wrong;
 use coordinator::faults::Fault;
@@ -22,7 +22,7 @@ use crate::world::{Federation, charged_sigma, residual};
 
 const SEED: u64 = 3;
 const CANARIES: usize = 2048;
-/// Canaries that are in, 1,024 give or take 23, and those who fill up.
+/// Canaries that are in, 1,024 give or take 23, and participants that fill up the cohort.
 const COHORT: usize = 1100;
 /// Length of an update over the clip.
 const TIMES: f32 = 32.0;
@@ -30,11 +30,11 @@ const TIMES: f32 = 32.0;
 const EPSILON: f64 = 1.0;
 const DELTA: f64 = 1e-5;
 
-/// Who is guessed, settled before any score is seen; only the shift depends on what is looked for.
+/// The guesses, settled before any score is seen; only the shift depends on the fault.
 const DESIGN: Design =
     Design { canaries: 2048, guesses_each: 700, shift: f64::INFINITY, delta: DELTA, confidence: 0.99 };
 
-/// What one build released.
+/// Release of one build.
 struct Release {
     /// The lower bound on epsilon.
     bound: f64,
@@ -80,7 +80,7 @@ async fn release(wrong: Option<Wrong>, fault: Option<Fault>) -> Release {
     Release { bound, sum, ledger }
 }
 
-/// What is settled before anything runs: the probability, at least, that the bound is above epsilon.
+/// The lower bound, settled before anything runs, on the probability that the bound is above epsilon.
 ///
 /// Without noise every guess can be right. Without clipping a canary is so much longer than the noise, whose multiplier `z` the
 /// task is given when it is made; rounding makes the noise a little wider than the clip requires.
@@ -89,7 +89,7 @@ fn power(fault: Fault, z: f64) -> f64 {
     Design { shift, ..DESIGN }.power(EPSILON).unwrap()
 }
 
-/// Nothing is sampled: who knows who took part knows no more than anybody.
+/// Sampling is off, so both figures are equal.
 fn charged(release: &Release) -> f64 {
     let spent = &release.ledger.spent;
     assert!(spent.published <= EPSILON && spent.published > 0.99 * EPSILON, "{spent:?}");

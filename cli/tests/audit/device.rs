@@ -30,7 +30,7 @@ pub(crate) enum Vanishes {
     BeforeAnswering,
 }
 
-/// What is to be known of a participant beforehand.
+/// Fixed properties of a participant.
 #[derive(Clone, Debug)]
 pub(crate) struct Character {
     /// By how much it moves the model, each time.
@@ -56,7 +56,7 @@ pub(crate) struct Device {
     /// When it wants to go on, since the beginning.
     wakes: Duration,
     pub(crate) is_gone: bool,
-    /// Why it took no (further) part, each time.
+    /// The reasons for its refusals, in order.
     pub(crate) refusals: Vec<String>,
 }
 
@@ -100,7 +100,7 @@ impl Device {
         (self.is_gone, self.vanishes) = (false, None);
     }
 
-    /// What it has spent on privacy, by its own ledgers.
+    /// Its spending on privacy, by its own ledgers.
     pub(crate) fn privacy_spent(&self) -> Vec<PrivacySpent> {
         self.participant.machine().map_or_else(Vec::new, Machine::privacy_spent)
     }
@@ -175,7 +175,7 @@ impl Device {
     }
 }
 
-/// Trains by adding the same to whatever it is given.
+/// Trains by adding the same to every model.
 struct Moves(Vec<f32>);
 
 impl Trainer for Moves {

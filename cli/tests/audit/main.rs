@@ -1,7 +1,7 @@
 //! The privacy audit: releases of a complete federation, observed from outside, compared with its ledger.
 //!
-//! A real coordinator and real participants in one process, over the routes that anybody uses. The clean build must pass;
-//! each of five faults that builds could have is switched on in turn and must be caught by the test that is there for it:
+//! A real coordinator and real participants in one process, over the public routes. The clean build must pass; each of
+//! five faults that builds could have is switched on in turn and must be caught by its test:
 //!
 //! | fault | where | caught by |
 //! |---|---|---|
@@ -11,10 +11,10 @@
 //! | noise of those who dropped out is counted | coordinator | the variance |
 //! | noise is used again | coordinator | the correlation of two rounds (`reused`) |
 //!
-//! Everything is a function of the seeds below, so a result never changes by itself. They were not chosen: with seeds at
-//! random, a clean build would fail `variance` with probability 0.002 (two mechanisms at 0.001), `canaries` with at most
-//! 0.011 (the variance at 0.001, and the bound at 0.01 if the mechanism were as bad as its ledger allows) and `reused` with
-//! 0.001. That a faulty build is caught has the prior probability that each test asserts, at least 0.99.
+//! Everything is a function of the seeds below, so results are stable. They were not chosen: with random seeds, a clean
+//! build would fail `variance` with probability 0.002 (two mechanisms at 0.001), `canaries` with at most 0.011 (the
+//! variance at 0.001, and the bound at 0.01 if the mechanism were as bad as its ledger allows) and `reused` with 0.001.
+//! That a faulty build is caught has the prior probability that each test asserts, at least 0.99.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![expect(clippy::cast_precision_loss, reason = "words of 32 bits are exact as doubles")]

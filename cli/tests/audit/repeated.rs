@@ -33,7 +33,7 @@ fn exact() -> Value {
     spec(&json!({ "mechanism": "none" }))
 }
 
-/// Everybody moves the model by something of its own.
+/// Each participant moves the model by an update of its own.
 fn characters(vanishes: impl Fn(usize) -> Option<Vanishes>) -> Vec<Character> {
     let update = |index: usize| vec![0.25 * (index + 1) as f32, -0.5, 0.125 * index as f32];
     (0..COHORT).map(|index| Character { update: update(index), fault: None, vanishes: vanishes(index) }).collect()
@@ -71,7 +71,7 @@ async fn jump_costs_one_round(rows: impl Fn() -> Option<Rows>) {
     for (state, vanishes, failure) in cases {
         let Some(rows) = rows() else { return };
         let config = rows.config();
-        // One answers in time; nothing is too late before the jump.
+        // One participant answers in time; the others are late after the jump.
         let characters = characters(|index| (index > 0).then_some(vanishes));
         let mut federation = Federation::on(rows, config, SEED, 3, &exact(), None, characters).await;
         let jump = async |federation: &mut Federation| {

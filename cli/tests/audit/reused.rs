@@ -12,7 +12,7 @@ const SEED: u64 = 2;
 const COORDINATES: usize = 2048;
 const COHORT: usize = 4;
 
-/// The noise of two rounds of participants that have nothing to say: all there is in the sums.
+/// The noise of two rounds of participants with updates of zero: it is all of the sums.
 async fn noise(fault: Option<Fault>) -> [Vec<f64>; 2] {
     let spec = json!({
         "rounds": { "count": 2, "select_max": COHORT, "collect_min": COHORT },
@@ -31,7 +31,7 @@ async fn noise(fault: Option<Fault>) -> [Vec<f64>; 2] {
         assert_eq!(sum.modulus_bits(), 32);
         *noise = sum.words().iter().map(|word| f64::from(word.cast_signed())).collect();
     }
-    // Whatever else is wrong with it, it is as wide as it should be.
+    // The width of the reused noise is as charged.
     for (release, noise) in federation.ledger().await.releases.iter().zip(&noise) {
         let seen = NoiseVariance::of(noise, charged_sigma(&release.parameters), CONFIDENCE).unwrap();
         assert!(seen.is_as_charged(), "{seen:?}");

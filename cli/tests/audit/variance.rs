@@ -1,8 +1,8 @@
-//! The noise has the width of the ledger, end to end under secure aggregation with 30 % dropouts: if it has not,
-//! the two-sided test of its variance notices.
+//! The noise has the width of the ledger, end to end under secure aggregation with 30 % dropouts: otherwise the
+//! two-sided test of its variance fails.
 //!
-//! What a sum was before the noise is known from a twin: the same federation under the same seed, whose participants clip,
-//! rotate and round with the same draws and then add no noise.
+//! The sum before the noise is known from a twin: the same federation under the same seed, whose participants clip,
+//! rotate and round with the same draws and then leave out the noise.
 
 use client_sdk::faults::Fault as Wrong;
 use coordinator::faults::Fault;
@@ -20,7 +20,7 @@ const COORDINATES: u32 = 4096;
 const COHORT: usize = 10;
 const SURVIVORS: u32 = 7;
 
-/// Runs one round; what it released and the standard deviation that was charged for.
+/// Runs one round; returns its released sum and the charged standard deviation.
 async fn round(mechanism: &str, wrong: Option<Wrong>, fault: Option<Fault>) -> (NoisedSum, f64) {
     let spec = json!({
         "rounds": {
@@ -82,7 +82,7 @@ async fn is_audited(mechanism: &str) {
     ] {
         let seen = look(wrong, fault).await;
         assert!(!seen.is_as_charged(), "{wrong:?} {fault:?} was not caught: {seen:?}");
-        // And for what it is.
+        // The estimate contains the true ratio.
         assert!(seen.low <= ratio && ratio <= seen.high, "{wrong:?} {fault:?}: {seen:?}");
     }
 }

@@ -22,9 +22,9 @@ use crate::device::{Character, Device};
 
 /// When every test begins.
 const START: Timestamp = Timestamp(1_750_000_000_000);
-/// How far time moves when nothing else does.
+/// The step of time while the federation is idle.
 const PAUSE: Duration = Duration::from_secs(5);
-/// How long nothing happens then on PostgreSQL, whose clock goes on by itself.
+/// The real pause of an idle step on PostgreSQL, which has a clock of its own.
 const REAL_PAUSE: Duration = Duration::from_millis(20);
 /// A coordinator reads the database's clock again after 10 seconds.
 const UNTIL_READ: Duration = Duration::from_secs(11);
@@ -100,7 +100,7 @@ impl Federation {
         Self::on(Rows::Memory, in_memory(), seed, parameters, spec, fault, characters).await
     }
 
-    /// The same with these rows, and what else their configuration names.
+    /// The same with these rows, and the other settings of their configuration.
     pub(crate) async fn on(
         rows: Rows,
         mut config: Config,
@@ -154,7 +154,7 @@ impl Federation {
         tokio::time::resume();
     }
 
-    /// Lets time pass while nothing else happens.
+    /// Lets time pass while the federation is idle.
     async fn pass(&self) {
         self.clock.advance(PAUSE);
         if let Rows::Postgres(..) = self.rows {
@@ -260,7 +260,7 @@ async fn create(local: &LocalCoordinator, name: &str, parameters: usize, spec: &
     local.create_task(serde_json::from_value(spec).unwrap()).await.unwrap()
 }
 
-/// What is left of a released sum without the exact one, in units of the grid.
+/// The difference between a released sum and the exact one, in units of the grid.
 pub(crate) fn residual(released: &NoisedSum, exact: &NoisedSum) -> Vec<f64> {
     assert_eq!((released.words().len(), released.participants()), (exact.words().len(), exact.participants()));
     let half = 1_i64 << (released.modulus_bits() - 1);

@@ -11,7 +11,7 @@ fn offline(args: &[&str]) -> Ran {
     run(&[&["--format", "json"], args].concat())
 }
 
-/// The log once it is signed up to the end of what was done.
+/// The log once it is signed up to the end of all actions.
 fn head(served: &Served, kind: &str) -> Value {
     for _ in 0..400 {
         let newest = served.operate(&["audit", "list", "--kind", kind]).data()[0]["position"].as_u64();

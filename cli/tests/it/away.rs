@@ -1,4 +1,4 @@
-//! An S3 server that goes away for a while: participants retry, the log has it once, and nothing is lost.
+//! An S3 server that is unreachable for a while: participants retry, the log has it once, and all data are kept.
 
 #![cfg(target_os = "linux")]
 

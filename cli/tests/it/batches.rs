@@ -55,7 +55,7 @@ fn devices_keep_their_batches_across_tasks() {
     assert!(shown.data().to_string().contains(r#""across_rounds":{"kind":"batches","size":3}"#), "{shown}");
     drop(devices);
 
-    // A task without batches draws none, and devices without a floor take part.
+    // A task without batches skips the draw, and devices without a floor take part.
     let start = |task: &str, index| restart(&liar.url, &served.ca, folder.path(), (index, DEVICES), &["--task", task]);
     served.operate(&["task", "create", &task(folder.path(), "again", DEVICES, None)]).data();
     let devices: Vec<_> = (0..DEVICES).map(|index| start("again", index)).collect();

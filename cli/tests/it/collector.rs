@@ -1,4 +1,4 @@
-//! A collector of traces: takes OTLP over HTTP, and keeps what it was sent.
+//! A collector of traces: takes OTLP over HTTP, and stores the spans.
 
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
@@ -12,14 +12,14 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message as _;
 
-/// What has come so far.
+/// Spans received so far.
 #[derive(Default)]
 struct Received {
     spans: Vec<Told>,
     bodies: Vec<u8>,
 }
 
-/// A span, and who sent it.
+/// A span, and its sender.
 #[derive(Clone, Debug)]
 pub(crate) struct Told {
     /// The kind of process, and the process.

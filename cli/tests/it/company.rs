@@ -1,4 +1,4 @@
-//! A company with an authority of its own, whose key no coordinator has: what it issues, and what it runs.
+//! A company with an authority of its own, whose key is kept from coordinators: its certificates and its services.
 
 use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::net::TcpListener;
@@ -17,7 +17,7 @@ use wire::ParticipantId;
 
 use crate::support::{Background, Served, tributary};
 
-/// A company's authority, whose key no coordinator has.
+/// A company's authority, whose key is kept from coordinators.
 pub(crate) struct Company {
     pub(crate) issuer: Issuer<'static, KeyPair>,
     pub(crate) pem: String,
@@ -105,7 +105,7 @@ impl Started {
     }
 }
 
-/// What the company's signer does.
+/// Behaviour of the company's signer.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Mood {
     Signs,
@@ -146,7 +146,7 @@ impl Company {
         let hook = Hook { url, mood: Arc::clone(&mood), tokens: Arc::clone(&tokens) };
         let company = Arc::clone(self);
         std::thread::spawn(move || {
-            // Connections on which nothing is ever said.
+            // Connections that stay silent.
             let mut silent = Vec::new();
             for socket in listener.incoming() {
                 let mut socket = socket.unwrap();

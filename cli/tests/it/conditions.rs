@@ -1,4 +1,4 @@
-//! Writes under a condition: to what was seen alone, and only once.
+//! Conditional writes: they succeed only on the version that was read, and only once.
 
 use serde_json::Value;
 
@@ -21,7 +21,7 @@ fn what_somebody_else_has_changed_meanwhile_is_left_as_it_is() {
     let words = served.read(&["task", "show", "digits"]);
     assert!(words.contains(&format!("ETag        {revision}-")), "{words}");
 
-    // As a shell passes on what was copied in quotation marks.
+    // A shell passes text on without its quotation marks.
     let paused = served.operate(&["task", "pause", "digits", "--if-match", seen.trim_matches('"')]);
     assert_eq!(paused.data()["status"], "PAUSED");
     let now = etag(&paused);

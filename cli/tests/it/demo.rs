@@ -55,7 +55,7 @@ fn events_have_the_fields_that_programs_rely_on() {
     assert_eq!(finished["model"]["path"], out.canonicalize().unwrap().to_str().unwrap());
     assert_eq!(finished["model"]["sha256"], rounds[2]["model"]["sha256"]);
 
-    // The file is the model: evaluating it gives what the demo said.
+    // The file is the model: evaluating it gives the demo's result.
     let evaluated =
         run(&["--format", "json", "model", "evaluate", out.to_str().unwrap(), "--participants", "5"]).data();
     assert_eq!(evaluated["accuracy"], finished["accuracy"]);
@@ -139,8 +139,8 @@ fn every_codec_learns_and_says_what_it_saves() {
     }
 }
 
-/// Who trains ahead, and for which round, is a matter of time. So all have data of one kind: then whoever comes first
-/// matters little to the model.
+/// The order of training ahead is a matter of time. So all have data of one kind, which makes the model almost
+/// independent of the order.
 #[test]
 fn updates_that_were_trained_ahead_learn_through_codecs_that_remember() {
     for (codec, secure) in [("top_k,k=10%", false), ("random_k,k=30%,feedback=yes", true)] {

@@ -1,4 +1,4 @@
-//! Every way to fail that needs no coordinator has its exit code, a message, and a JSON envelope.
+//! Every failure without a coordinator has its exit code, a message, and a JSON envelope.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -88,7 +88,7 @@ fn ways_to_train_that_are_none() {
     }
     fails(&["demo", "--period", "5"], 2, "schedule.period_ms: is for schedule.mode");
     fails(&["demo", "--personalize", "ditto:personal=fc.*"], 2, "model.personal: must be left out");
-    // What no single key is to blame for, and what a coordinator would refuse, is said before anything starts.
+    // Errors of several keys together, and tasks that a coordinator would reject, are reported before anything starts.
     fails(&["demo", "--set", "rounds.count=0"], 2, "rounds.count: must be between 1 and 1000000");
     fails(&["demo", "--set", "rounds.count=0", "--lr=-1"], 2, "training.learning_rate: must be positive and finite");
     fails(&["demo", "--cohort", "4", "--set", "name=a b"], 2, "name: must be 1 to 64 letters");

@@ -1,4 +1,4 @@
-//! What `tributary export` reads of a coordinator.
+//! Data that `tributary export` reads from a coordinator.
 
 use std::time::{Duration, Instant};
 
@@ -8,10 +8,10 @@ use crate::support::Served;
 #[test]
 fn every_attempt_at_a_round_is_exported() {
     let folder = tempfile::tempdir().unwrap();
-    // Deadlines may be no shorter than a poll.
+    // Deadlines are at least as long as a poll.
     let served = Served::dev_with(&folder.path().join("data"), &[("TRIBUTARY_HTTP_POLL_MAX_MS", "1000")]);
     let file = folder.path().join("task.toml");
-    // No participants: two attempts fail, and the task is paused.
+    // Without participants two attempts fail, and the task is paused.
     std::fs::write(&file, TASK.replace("count = 2", "count = 2\nselect_deadline_ms = 1000\nmax_attempts = 2")).unwrap();
     served.operate(&["task", "create", file.to_str().unwrap()]).data();
     let end = Instant::now() + Duration::from_secs(120);

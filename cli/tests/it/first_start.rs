@@ -1,5 +1,5 @@
-//! The first start, killed at any moment, on disks that end at any size, with nowhere to show its token: the next one
-//! starts, and somebody has a way in. And who else may have the folder meanwhile.
+//! The first start, killed at any moment, on disks that end at any size, with its token written to a closed pipe. The
+//! next one starts, and an operator can get access. Also other processes that open the folder at the same time.
 //!
 //! `TRIBUTARY_TEST_KILLS=1000` and `TRIBUTARY_TEST_DISKS=all` try more; `TRIBUTARY_TEST_SEED` others.
 
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::support::{Background, Ran, Served, finish, number, run, tributary};
 
-/// SplitMix64: what is drawn depends on the seed alone.
+/// SplitMix64: the draws depend on the seed alone.
 struct Draws(u64);
 
 impl Draws {
@@ -166,7 +166,7 @@ fn on_full_disks_of_every_size_the_first_start_fails_and_the_next_one_serves() {
         return;
     }
     let mut draws = Draws::from_environment();
-    // A first start takes some 600 KiB; below a page there is no such disk.
+    // A first start takes some 600 KiB; a disk has at least one page.
     let sizes: Vec<u64> = match std::env::var("TRIBUTARY_TEST_DISKS").as_deref() {
         Ok("all") => (1..=200).map(|pages| pages * 4).collect(),
         _ => (0..10).map(|n| 4 + (n * 18 + draws.below(18)) * 4).collect(),
@@ -253,7 +253,7 @@ fn a_second_coordinator_on_the_folder_is_refused_and_told_who_has_it() {
     {
         assert!(told.contains(&part), "{part:?} is missing in {told}");
     }
-    // Another database is no help where the blobs are the same: each would collect the other's.
+    // Another database does not help where the blobs are the same: each would collect the other's.
     let config = folder.path().join("coordinator.toml");
     let text = format!(
         "[http]\nlisten = \"127.0.0.1:0\"\n[database]\nurl = \"sqlite:{0}/other.db\"\n[blobs]\nurl = \"file:{0}/data/blobs\"\n\

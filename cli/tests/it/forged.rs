@@ -1,5 +1,5 @@
-//! Who certifies members, over the wire: a coordinator that lies has members of its own certified by its own authority, at renewal and in
-//! a roster, before participants whose app pins a company.
+//! Certification of members, over the wire: a coordinator that lies has members of its own certified by its own
+//! authority, at renewal and in a roster, before participants whose app pins a company.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -123,7 +123,7 @@ fn forged(roster: &[u8], victim: ParticipantId, forger: &Company) -> Vec<u8> {
 
 #[test]
 fn in_a_roster_of_the_liars_own_members_nobody_deals_anything() {
-    // With the company's key in its hands the liar would get what it wants: then nothing but the issuer is in its way.
+    // With the company's key in its hands the liar would succeed: then only the issuer is in its way.
     for has_company_key in [false, true] {
         let world = pinned();
         let forger = if has_company_key { Arc::clone(&world.company) } else { Arc::new(Company::new()) };

@@ -1,4 +1,5 @@
-//! A disk that fills up in the middle of rounds, and is cleared: the run goes on by itself, and publishes what it would have.
+//! A disk that fills up in the middle of rounds, and is cleared: the run resumes by itself, and publishes the same
+//! models.
 
 #![cfg(target_os = "linux")]
 

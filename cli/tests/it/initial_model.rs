@@ -1,4 +1,4 @@
-//! A task starts from a file beside its task file, or from a version of an earlier task.
+//! A task starts from a file next to its task file, or from a version of an earlier task.
 
 use std::path::Path;
 use std::sync::Arc;

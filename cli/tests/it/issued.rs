@@ -1,4 +1,5 @@
-//! Devices that have their certificates from their company already: the coordinator is no authority, and signs nothing.
+//! Devices that have their certificates from their company already: the coordinator is not an authority, and does not
+//! sign certificates.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -69,7 +70,7 @@ fn a_federation_runs_whose_coordinator_is_no_authority() {
     let ids: Vec<_> = listed.as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap().to_owned()).collect();
     assert!((0..3).all(|n| ids.contains(&device_id(n).to_string())), "the company names them: {listed}");
 
-    // No key that signs certificates is there, nor was one made.
+    // The folder is free of keys that sign certificates, and the coordinator did not make one.
     let secret = company.issuer.key().serialize_der();
     let texts = company.issuer.key().serialize_pem();
     let body: String = texts.lines().filter(|line| !line.starts_with('-')).collect();
@@ -96,7 +97,7 @@ fn a_federation_runs_whose_coordinator_is_no_authority() {
     let kind = runtime.block_on(async { check_in(&served, &issued[0]).await.1 });
     assert_eq!(kind, Some(ProblemType::Unauthenticated), "the old one has ended");
 
-    // And an operator decides who stays.
+    // An operator decides on membership.
     served.operate(&["participant", "revoke", &device_id(0).to_string()]).data();
     let mut revoked = member(&served, folder.path(), 0, &renewed, None);
     assert_eq!(revoked.0.wait().unwrap().code(), Some(6));
@@ -223,7 +224,7 @@ async fn check_in(served: &Served, issued: &Issued) -> (Value, Option<ProblemTyp
     (body, ProblemType::ALL.iter().copied().find(|kind| kind.code() == code))
 }
 
-/// What no honest SDK sends.
+/// A request that an honest SDK cannot send.
 #[tokio::test]
 async fn only_who_shows_a_certificate_of_the_company_is_admitted_for_a_token() {
     let folder = tempfile::tempdir().unwrap();
@@ -267,7 +268,7 @@ async fn only_who_shows_a_certificate_of_the_company_is_admitted_for_a_token() {
     assert_eq!(enroll(Some(&foreign), with(&foreign)).await, None, "the handshake ends");
     refused(Some(&mine), json!({ "token": "guess", "certificate_pem": mine.pem() }), "enrollment-refused", "known")
         .await;
-    // A certificate is no admission.
+    // A certificate does not admit its holder by itself.
     assert_eq!(check_in(&served, &mine).await.1, Some(ProblemType::Unauthenticated));
 
     for _ in 0..2 {

@@ -1,4 +1,4 @@
-//! Backup while a coordinator serves, restore, and what a restored older database may not do; damage found and repaired.
+//! Backup while a coordinator serves, restore, and the limits of a restored older database; damage found and repaired.
 
 use std::path::{Path, PathBuf};
 
@@ -8,10 +8,10 @@ use crate::killed::{rounds, three, wait_for_round};
 use crate::restored::wait_for;
 use crate::support::{Background, Ran, Served, run};
 
-/// What the demo is asked for, so that the task of [`task_file`] has noise of the coordinator's and a ledger.
+/// Flags of the demo that give the task of [`task_file`] noise of the coordinator's and a ledger.
 pub(crate) const PRIVATE: [&str; 2] = ["--privacy", "noise=40,delta=1e-5,mechanism=central_gaussian,sampling=none"];
 
-/// A task of many rounds, in a file, with what else the demo is asked for.
+/// A task of many rounds, in a file, made with further flags of the demo.
 pub(crate) fn task_file(folder: &Path, more: &[&str]) -> PathBuf {
     let task = folder.join("task.toml");
     let usual = ["demo", "--participants", "3", "--rounds", "1", "--seed", "5", "--task-file", task.to_str().unwrap()];
@@ -19,7 +19,7 @@ pub(crate) fn task_file(folder: &Path, more: &[&str]) -> PathBuf {
     assert_eq!(ran.code, 0, "{ran}");
     let text = std::fs::read_to_string(&task).unwrap();
     assert!(text.contains("count = 1\n"), "{text}");
-    // The second is what a promise of privacy is planned for.
+    // The second number is the planned number of releases of a privacy promise.
     let text = text.replacen("count = 1\n", "count = 200\n", 1).replacen("\nrounds = 1\n", "\nrounds = 200\n", 1);
     std::fs::write(&task, text).unwrap();
     task
@@ -47,7 +47,7 @@ pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// No key of the coordinator is in a file of the backup.
+/// The files of the backup are free of the coordinator's keys.
 fn assert_without_keys(data: &Path, backup: &Path) {
     let keys: Vec<_> = ["seal.key", "ca-key.pem"].iter().map(|name| std::fs::read(data.join(name)).unwrap()).collect();
     for path in files(backup) {
@@ -93,7 +93,7 @@ fn a_backup_that_is_made_while_rounds_run_is_restored_and_goes_on() {
     let checked = keep(&data, &["fsck"]);
     assert_eq!(checked.code, 0, "beside a coordinator that works: {checked}");
 
-    // Brought up to date, with copies of its own, when nothing happens any more.
+    // Updated, with copies of its own, when the coordinator is idle.
     let last = pause(&served, folder.path());
     let made = keep(&data, &["backup", "--copy", to]);
     let second = event(&made, "backed_up");
@@ -127,7 +127,7 @@ fn a_backup_that_is_made_while_rounds_run_is_restored_and_goes_on() {
     let empty = folder.path().join("empty");
     std::fs::create_dir(&empty).unwrap();
     std::fs::copy(data.join("seal.key"), empty.join("seal.key")).unwrap();
-    // One bit of a blob, a half-made backup, none at all.
+    // One bit of a blob, a half-made backup, a missing one.
     let blob = files(&backup.join("blobs")).into_iter().find(|path| path.file_name().unwrap().len() == 64).unwrap();
     let whole = std::fs::read(&blob).unwrap();
     let mut flipped = whole.clone();
@@ -188,7 +188,7 @@ fn damage_is_found_and_repaired_from_a_backup_or_the_seed() {
     let lacking = keep(&data, &["backup", folder.path().join("lacking").to_str().unwrap()]);
     assert_eq!(lacking.code, 17, "{lacking}");
     assert_eq!(event(&lacking, "backed_up")["lacks"].as_array().unwrap().len(), 3, "{lacking}");
-    // The first version is drawn from the seed; the others have no other copy here.
+    // The first version is drawn from the seed; the others have only their copies in the backup.
     let seeded = keep(&data, &["fsck", "--repair"]);
     let by_seed = pair("missing_blob", "the task's seed");
     assert_eq!((seeded.code, found(&seeded)), (17, vec![damaged, missing, by_seed]), "{seeded}");
@@ -197,7 +197,7 @@ fn damage_is_found_and_repaired_from_a_backup_or_the_seed() {
     assert_eq!((repaired.code, found(&repaired)), (0, vec![damaged, missing]), "{repaired}");
     assert_eq!(found(&keep(&data, &["fsck"])), []);
 
-    // Rows that contradict each other, and a database that is none.
+    // Rows that contradict each other, and a file that is not a database.
     drop(served);
     let database = data.join("coordinator.db");
     assert_eq!(keep(&data, &["backup", from]).code, 0, "of a coordinator that does not run");
@@ -296,7 +296,7 @@ fn a_restored_older_database_spends_no_privacy_twice() {
     let served = served.kill_and_restart(&data);
     assert_eq!(served.operate(&["task", "show", "demo"]).data()["status"], "PAUSED");
     assert_eq!(served.operate(&["model", "list", "demo"]).data(), versions);
-    // Who loses what was kept outside of the database is no better off.
+    // A lost file outside of the database is detected as well.
     let lose = || std::fs::remove_dir_all(data.join("seal.ledgers")).unwrap();
     let served = restore(served, to, &lose, "where the privacy ledger ends is gone");
     refuse_to_resume(&served, "where the privacy ledger ends is gone");
@@ -307,7 +307,7 @@ fn a_restored_older_database_spends_no_privacy_twice() {
     restore(served, before.to_str().unwrap(), &nothing, "releases after the backup cannot be ruled out");
 }
 
-/// `task resume` reports why the task releases nothing more, and leaves the task unchanged.
+/// `task resume` reports why the task can release no more sums, and leaves the task unchanged.
 pub(crate) fn refuse_to_resume(served: &Served, why: &str) {
     let refused = served.operate(&["task", "resume", "demo"]);
     assert!(refused.code == 8 && refused.stderr.contains("stays PAUSED") && refused.stderr.contains(why), "{refused}");

@@ -1,4 +1,4 @@
-//! What is kept outside a PostgreSQL database, and `fsck` of its rows and bucket.
+//! Files outside a PostgreSQL database, and `fsck` of its rows and bucket.
 
 #![cfg(target_os = "linux")]
 

@@ -1,4 +1,4 @@
-//! `kill -9` in the middle of rounds, of the coordinator and of a participant: what is published is what would have been.
+//! `kill -9` in the middle of rounds, of the coordinator and of a participant: the published models stay the same.
 
 use std::fs::{File, OpenOptions};
 use std::path::Path;
@@ -16,7 +16,7 @@ pub(crate) fn participant(served: &Served, folder: &Path, index: usize, token: O
     participant_with(served, folder, index, token, &[])
 }
 
-/// Starts participants 0 to 2, who enrol.
+/// Starts participants 0 to 2 with enrolment tokens.
 pub(crate) fn three(served: &Served, folder: &Path) -> Vec<Background> {
     (0..3).map(|index| participant(served, folder, index, Some(&served.enrollment_token()))).collect()
 }
@@ -60,7 +60,7 @@ fn log(folder: &Path, index: usize) -> File {
     OpenOptions::new().create(true).append(true).open(folder.join(format!("participant-{index}.log"))).unwrap()
 }
 
-/// What all participants have said, for a test that fails.
+/// Output of all participants, for a test that fails.
 pub(crate) fn logs(folder: &Path) -> String {
     (0..3).map(|i| std::fs::read_to_string(folder.join(format!("participant-{i}.log"))).unwrap_or_default()).collect()
 }

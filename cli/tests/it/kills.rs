@@ -1,5 +1,5 @@
-//! `kill -9` at moments that a seed draws, of every process of a federation with a secure and private task: the models and the
-//! privacy ledger are those of an undisturbed run, and no file is left over.
+//! `kill -9` at moments that a seed draws, of every process of a federation with a secure and private task: the models
+//! and the privacy ledger are those of an undisturbed run, and all temporary files are removed.
 //!
 //! `TRIBUTARY_KILLS=200 TRIBUTARY_KILL_SEED=7 cargo nextest run --workspace --test it -E 'test(/kills::/)' --no-capture` kills more
 //! often, at other moments.
@@ -22,9 +22,9 @@ use crate::support::{Background, Served, number, run, tributary};
 
 /// Rounds of an undisturbed run that take longer than the pauses between so many kills.
 const ROUNDS_PER_KILL: u64 = 3;
-/// What the noise of every run follows from.
+/// Seed of every run's noise.
 const NOISE_SEED: &str = "11";
-/// Noise enough that so many rounds cost no participant more than it spends.
+/// Noise enough that so many rounds stay within every participant's budget.
 const PRIVACY: [&str; 5] = [
     "privacy.mechanism=central_gaussian",
     "privacy.noise_multiplier=60",
@@ -32,7 +32,7 @@ const PRIVACY: [&str; 5] = [
     "privacy.clip.fixed=1.0",
     "privacy.population=3",
 ];
-/// A blob that is older is no longer spared by the collection of garbage.
+/// Age from which on garbage collection may remove a blob.
 const OLD: Duration = Duration::from_secs(2 * 3600);
 
 /// The executable, whose noise follows from a seed.
@@ -54,7 +54,7 @@ impl Moments {
     }
 }
 
-/// What a task has published and charged.
+/// Published models and charges of a task.
 #[derive(Debug, PartialEq)]
 struct Published {
     /// Version and SHA-256 of the newest hundred models.
@@ -144,7 +144,7 @@ impl Task {
     }
 }
 
-/// The exit code of a participant, for which it is waited while rounds go on; `None` if none has begun for a minute.
+/// The exit code of a participant, awaited while rounds go on; `None` after a minute without a new round.
 fn ended(child: &mut Child, front: &Served) -> Option<i32> {
     let (mut newest, mut since) = (Value::Null, Instant::now());
     while since.elapsed() < Duration::from_secs(60) {
@@ -172,7 +172,7 @@ fn age(file: &Path) {
     file.set_modified(SystemTime::now() - OLD).unwrap();
 }
 
-/// Waits until `left` returns nothing.
+/// Waits until `left` returns an empty list.
 fn nothing_left(left: impl Fn() -> Vec<String>) {
     let end = Instant::now() + Duration::from_secs(60);
     loop {

@@ -1,8 +1,9 @@
 //! A coordinator that lies, as a proxy in front of an honest one: it shows a certificate of the coordinator's authority, believes any
 //! member's, and rewrites forwarded messages for a test.
 //!
-//! A real liar need not authenticate itself to itself. This one has, for each member, a second key that the honest coordinator takes for the member's:
-//! it enrols that key, and hands the member a certificate for the member's own. What members sign is passed on as it is.
+//! A real liar need not authenticate itself to itself. This one has, for each member, a second key that the honest
+//! coordinator takes for the member's: it enrols that key, and hands the member a certificate for the member's own.
+//! Members' signed messages are forwarded as they are.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader};
@@ -66,7 +67,7 @@ pub(crate) struct Lies {
 }
 
 impl Lies {
-    /// None, with this authority for members.
+    /// Without lies, with this authority for members.
     pub(crate) fn none(members: &Arc<Company>) -> Self {
         let members = Arc::clone(members);
         Self {
@@ -88,7 +89,7 @@ pub(crate) fn certify(authority: &Company, wanted: &Wanted) -> String {
 pub(crate) struct Liar {
     world: Arc<World>,
     runtime: Option<tokio::runtime::Runtime>,
-    /// What members take for the coordinator's address.
+    /// The address that members use as the coordinator's.
     pub(crate) url: String,
 }
 
@@ -123,7 +124,7 @@ impl Liar {
         Self { world, runtime: Some(runtime), url }
     }
 
-    /// Has the authority of the coordinator, whose data is in `data` below `folder`; `change` makes the lies from none.
+    /// Has the authority of the coordinator, whose data is in `data` below `folder`; `change` adds the lies.
     pub(crate) fn with_authority(served: &Served, folder: &Path, change: impl FnOnce(&mut Lies)) -> Self {
         let own = Arc::new(Company::of_coordinator(&folder.join("data")));
         let mut lies = Lies::none(&own);
@@ -238,7 +239,7 @@ impl World {
         self.known_as.lock().unwrap()[&member].clone()
     }
 
-    /// What the honest coordinator answers; nothing if it is gone.
+    /// The honest coordinator's answer; `None` if it is gone.
     async fn ask(&self, client: &reqwest::Client, asked: &Asked, headers: HeaderMap, body: Vec<u8>) -> Option<Reply> {
         let mut request = client.request(asked.method.clone(), format!("{}{}", self.upstream, asked.path)).body(body);
         for (name, value) in &headers {
@@ -356,7 +357,7 @@ impl Device {
         }
     }
 
-    /// Why it takes no part.
+    /// The reason for its refusal.
     pub(crate) fn refusal(&self) -> String {
         let refused = self.wait_for(|event| event["event"] == "refused" || event["event"] == "training_failed");
         refused["reason"].as_str().or(refused["error"].as_str()).unwrap().to_owned()

@@ -14,7 +14,7 @@ use crate::support::{Served, run, tributary};
 const COHORT: usize = 6;
 const VICTIM: usize = 2;
 
-/// What the liar makes of the first version: bytes of the same shape from which nothing is learnt.
+/// The liar's replacement of the first version: bytes of the same shape without training.
 struct Doctored {
     /// The deceived participants: all but the victim.
     deceived: Mutex<Vec<ParticipantId>>,
@@ -127,7 +127,7 @@ fn who_is_served_other_bytes_than_were_signed_does_not_learn_from_them() {
                 assert!(reason.contains("the record of where the model comes from"), "device {index}: {reason}");
             }
         }
-        // The victim is alone in having learnt from the honest bytes, and no sum has any of it.
+        // Only the victim has trained on the honest bytes, and its update is absent from all sums.
         let seen = world.liar.seen();
         for (index, device) in devices.iter().enumerate().filter(|(index, _)| *index != VICTIM) {
             let own = seen.iter().filter(|asked| asked.member == Some(device.id));
@@ -199,7 +199,7 @@ fn a_second_task_from_one_model_trains() {
 fn after_a_round_without_a_sum_its_members_go_on() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
-    // Deadlines may be no shorter than a poll.
+    // Deadlines are at least as long as a poll.
     let mut command = tributary();
     command.env("TRIBUTARY_HTTP_POLL_MAX_MS", "1000");
     command.args(["--format", "json", "serve", "--dev", "--listen", "127.0.0.1:0", "--data-dir"]).arg(&data);

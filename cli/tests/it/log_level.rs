@@ -1,4 +1,5 @@
-//! The log's level follows the configuration at SIGHUP, while the coordinator serves; a log in a file has no colours.
+//! The log's level follows the configuration at SIGHUP, while the coordinator serves; a log in a file is without
+//! colours.
 
 #![cfg(unix)]
 

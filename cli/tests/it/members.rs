@@ -1,4 +1,4 @@
-//! Who certifies members: an app that pins its company's authority takes part with members of that authority alone.
+//! Certification of members: an app that pins its company's authority takes part only with members of that authority.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};

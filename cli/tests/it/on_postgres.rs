@@ -1,4 +1,5 @@
-//! A coordinator whose rows are in PostgreSQL, killed in the middle: what is published is what the demo publishes on SQLite.
+//! A coordinator whose rows are in PostgreSQL, killed in the middle: its published models are those of the demo on
+//! SQLite.
 
 #![cfg(target_os = "linux")]
 
@@ -58,7 +59,7 @@ pub(crate) fn counters(served: &Served) -> Vec<(String, u64)> {
 
 #[test]
 fn a_secure_task_runs_to_its_end_on_postgres_through_a_kill() {
-    // With real commits: what was answered must outlive the coordinator. The way in is a password, from its file.
+    // With real commits: answered requests must outlive the coordinator. It authenticates by a password, from its file.
     let Some(cluster) = Cluster::start(Options { fsync: true, ..by_password() }) else { return };
     let database = cluster.create_database();
     cluster.sql("postgres", &format!("ALTER USER {USER} PASSWORD 'geheim'"));
@@ -236,7 +237,7 @@ fn a_password_comes_from_its_file_and_is_never_shown() {
         assert!(!ran.to_string().contains("geheim"), "{ran}");
         ran
     };
-    // Nothing listens there.
+    // This port is closed.
     for (url, file) in
         [("postgres://ann@localhost:1/rows", Some(&*password)), ("postgres://ann:geheim@localhost:1/rows", None)]
     {

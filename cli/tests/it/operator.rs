@@ -75,7 +75,7 @@ fn tasks_are_created_once_and_steered() {
     assert_eq!(watched.code, 14, "{watched}");
 }
 
-/// With the file and its record alone; whatever else the file, the record or the key is, it is noticed.
+/// Verifies a model with the file and its record alone; any other file, record or key is detected.
 fn a_model_is_held_against_its_record(served: &Served, model: &std::path::Path) {
     let record = model.with_extension("provenance.json");
     let (model, record) = (model.to_str().unwrap(), record.to_str().unwrap());
@@ -165,7 +165,7 @@ fn a_part_of_a_list_says_where_the_next_one_begins() {
     }
     assert_eq!(sizes[0], 2, "{sizes:?}");
     assert!(sizes.len() > 1, "{sizes:?}");
-    // An envelope of a whole list has no cursor.
+    // An envelope of a whole list lacks a cursor.
     assert_eq!(serde_json::Value::from(joined), served.operate(&["token", "list"]).data());
     assert_eq!(served.operate(&["token", "list", "--cursor", "tasks.1"]).code, 9, "a cursor of another list");
 }
@@ -248,7 +248,7 @@ fn a_foreign_authority_is_not_trusted() {
     let ran = run(&["task", "list", "--server", &served.url, "--ca", &other.ca, "--token", &served.token]);
     assert_eq!(ran.code, 5, "{ran}");
     assert!(ran.stderr.contains("the CA file has to be this coordinator's own"), "{ran}");
-    // Whatever a token begins with, it is a token.
+    // A token may begin with any characters.
     let ran = run(&["task", "list", "--server", &served.url, "--ca", &other.ca, "--token", "-Vx"]);
     assert_eq!(ran.code, 5, "{ran}");
 }

@@ -1,4 +1,4 @@
-//! Several processes against one coordinator learn, bit for bit, what the demo learns in one.
+//! Several processes with one coordinator get, bit for bit, the demo's model of one process.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;

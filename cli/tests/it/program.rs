@@ -1,4 +1,4 @@
-//! Participants whose trainer is a program that needs nothing of ours: Python's standard library.
+//! Participants whose trainer is a program that needs only Python's standard library.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use learning::checkpoint;
 
 use crate::support::{Background, Served, tributary};
 
-/// What docs/PROGRAMS.md shows.
+/// The example of docs/PROGRAMS.md.
 const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/silo");
 
 /// Adds a quarter, a half or three quarters to every parameter, by the participant's index; reports 1, 2 or 3 examples. Of the one
@@ -116,7 +116,7 @@ fn participant(served: &Served, folder: &Path, task: &str, index: usize, token: 
     Background(child)
 }
 
-/// Checks that the model is what two rounds of the three programs above make of zeros.
+/// Checks that the model is the result of two rounds of the three programs above, from zeros.
 fn assert_trained(model: &learning::Parameters) {
     let mean = (1.0 * 0.25 + 2.0 * 0.5 + 3.0 * 0.75) / 6.0;
     for value in model.values() {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::killed::{logs, participant_of, wait};
 use crate::support::{Background, Ran, Served, finish, run, tributary};
 
-/// The coordinator's name, which has no address.
+/// The coordinator's name, which DNS cannot resolve.
 const NAME: &str = "fl.site.test";
 const CREDENTIALS: &str = "ward:s3cret";
 /// The credentials in Base64.

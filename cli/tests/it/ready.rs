@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Served, run, tributary};
 
-/// What runs `script` first, and then `serve --dev` in its place, with health on a listener of its own.
+/// Runs `script` first, and then `serve --dev` in its place, with health on a listener of its own.
 pub(crate) fn serve(launcher: &[&str], script: &str, data: &Path) -> Served {
     let (program, before) = launcher.split_first().unwrap();
     let mut command = Command::new(program);
@@ -110,7 +110,7 @@ fn a_malformed_database_is_not_ready() {
     let path = data.join("coordinator.db");
     let mut bytes = std::fs::read(&path).unwrap();
     let page = usize::from(u16::from_be_bytes([bytes[16], bytes[17]]));
-    // A table or an index that holds nothing is needed for nothing that is done here.
+    // The requests here do not read an empty table or index.
     let is_empty = |page: &[u8]| matches!(page[0], 10 | 13) && page[3..5] == [0, 0];
     bytes.chunks_exact_mut(page).rfind(|page| is_empty(page)).unwrap().fill(0xff);
     std::fs::write(&path, bytes).unwrap();

@@ -1,5 +1,5 @@
-//! Two coordinators that serve and two that work, on one PostgreSQL database and one S3 store, behind a balancer: each is killed
-//! in its turn, and the others go on without it. They share no folder.
+//! Two coordinators that serve and two that work, on one PostgreSQL database and one S3 store, behind a balancer: each
+//! is killed in its turn, and the others continue. They have separate folders.
 
 #![cfg(target_os = "linux")]
 
@@ -43,13 +43,14 @@ impl Balancer {
         Self { port }
     }
 
-    /// What participants and operators see: the balancer, with the authority and the token of one behind it.
+    /// The view of participants and operators: the balancer, with the authority and the token of one coordinator behind
+    /// it.
     pub(crate) fn front(&self, one: &Served) -> Served {
         front(self.port, one)
     }
 }
 
-/// What participants and operators see of this port: with the authority and the token of one behind it.
+/// The view of participants and operators on this port: with the authority and the token of one coordinator behind it.
 pub(crate) fn front(port: u16, one: &Served) -> Served {
     Served {
         process: Background(std::process::Command::new("true").spawn().unwrap()),
@@ -86,11 +87,11 @@ fn make_keys(folder: &Path) {
     std::fs::write(folder.join("seal.key"), key.public_key_raw()).unwrap();
 }
 
-/// What all processes share.
+/// Shared parts of all processes.
 pub(crate) struct Site {
     folder: PathBuf,
     config: String,
-    /// What every process finds in its environment.
+    /// Environment of every process.
     environment: Vec<(&'static str, String)>,
 }
 
@@ -143,7 +144,7 @@ impl Site {
         folder
     }
 
-    /// No process has created a file next to its keys.
+    /// Asserts that the folder of each process has only its keys.
     fn assert_nothing_is_shared(&self) {
         let mut looked_at = 0;
         for folder in std::fs::read_dir(&self.folder).unwrap().map(|entry| entry.unwrap().path()) {
@@ -158,7 +159,7 @@ impl Site {
         assert_eq!(looked_at, 5, "two that serve, two that work, and what they have from");
     }
 
-    /// One that serves, and takes no background step.
+    /// A coordinator that serves, with its background work switched off.
     pub(crate) fn serve(&self, index: usize, listen: &str) -> Served {
         let mut command = self.command("serve", index);
         command.env("TRIBUTARY_HTTP_LISTEN", listen).env("TRIBUTARY_WORK_ENABLED", "false");

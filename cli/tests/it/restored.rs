@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::killed::{logs, rounds, three, wait_for_round};
 use crate::support::{Served, run};
 
-/// The files of the database, from one folder to another, where none is left.
+/// Copies the files of the database from one folder to another, and replaces those there.
 fn copy_database(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for name in ["coordinator.db", "coordinator.db-wal", "coordinator.db-shm"] {
@@ -36,7 +36,7 @@ pub(crate) struct Rows<'a> {
     pub(crate) restart: &'a dyn Fn(Served, &dyn Fn()) -> Served,
     /// Done early in the task, while the coordinator is stopped.
     pub(crate) keep: &'a dyn Fn(),
-    /// Done some rounds later: the rows forget what was written in between.
+    /// Runs some rounds later: the rows forget the changes in between.
     pub(crate) forget: &'a dyn Fn(),
 }
 

@@ -1,4 +1,4 @@
-//! After `kill -9` a coordinator logs what it found and resumes, as text and as fields.
+//! After `kill -9` a coordinator logs its findings and resumes, as text and as fields.
 
 #![cfg(unix)]
 
@@ -19,7 +19,7 @@ fn signal(process: &Background, signal: &str) {
 fn stop_in_the_middle(served: &Served, process: &Background) -> Value {
     for _ in 0..300 {
         signal(process, "-STOP");
-        // What the others send still arrives.
+        // Messages of the others still arrive.
         let mut before = None;
         let round = loop {
             std::thread::sleep(Duration::from_millis(100));

@@ -1,4 +1,5 @@
-//! What shells and manual viewers read: each script is parsed by its shell, and each page drawn, by those that are on this machine.
+//! Files for shells and manual viewers: each script is parsed by its shell, and each page drawn by its viewer, if this
+//! machine has it.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -16,7 +17,8 @@ const SHELLS: [(&str, &str, &[&str]); 5] = [
 const PARSE: &str = "$errors = $null; [void][System.Management.Automation.Language.Parser]::ParseFile('FILE', [ref]$null, [ref]$errors); \
      $errors; exit $errors.Count";
 
-/// Programs that render a manual page, with their arguments; `FILE` stands for the page. mandoc lists on stdout what is wrong with it.
+/// Programs that render a manual page, with their arguments; `FILE` stands for the page. mandoc lists the page's errors
+/// on stdout.
 const VIEWERS: [(&str, &[&str]); 3] = [
     ("man", &["--warnings", "-l", "FILE"]),
     ("groff", &["-K", "utf8", "-man", "-ww", "-Tutf8", "FILE"]),
@@ -63,7 +65,7 @@ fn bash_completes_subcommands_options_and_their_values() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("tributary.bash");
     std::fs::write(&file, run(&["completions", "bash"]).stdout).unwrap();
-    // What bash calls the function with: the command, the word that is completed, and the one before.
+    // Bash calls the function with the command, the word that is completed, and the one before.
     let complete = r#"source FILE
         COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
         _tributary tributary "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
@@ -90,7 +92,7 @@ fn commands() -> Vec<Vec<String>> {
         assert_eq!(help.code, 0, "{help}");
         let lines =
             help.stdout.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
-        // The names of others are indented by two, the rest of what one does by more.
+        // The names of other commands are indented by two, the rest of a description by more.
         let names = lines.filter_map(|line| line.strip_prefix("  ").filter(|line| !line.starts_with(' ')));
         let names = names.filter_map(|line| line.split(' ').next()).filter(|name| *name != "help");
         found.extend(names.map(|name| [&command[..], &[name.to_owned()]].concat()));

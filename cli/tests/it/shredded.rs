@@ -1,5 +1,5 @@
-//! The thief of the data folder with everything in it: what would take the noise off a release is in no file of it, neither
-//! while the coordinator runs nor after SIGTERM and a restart.
+//! A thief of the whole data folder cannot remove the noise from a release: the files lack the needed secrets, both
+//! while the coordinator runs and after SIGTERM and a restart.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! TLS that ends at a balancer: participants sign their requests, and learn what they learn where TLS passes through.
+//! TLS that ends at a balancer: participants sign their requests, and get the models of those with end-to-end TLS.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -19,10 +19,10 @@ use crate::support::{Background, Served, run};
 
 const ROUNDS: &str = "3";
 
-/// A balancer that ends TLS under a certificate of its own, and passes on what was in it.
+/// A balancer that ends TLS under a certificate of its own, and forwards the content.
 struct EndsTls {
     port: u16,
-    /// Who vouches for it.
+    /// The authority of its certificate.
     ca: PathBuf,
     onward: Arc<OnceLock<String>>,
     /// All that participants sent, as the balancer can read it.
@@ -56,7 +56,7 @@ impl EndsTls {
         Self { port, ca, onward, read }
     }
 
-    /// A coordinator that takes requests signed for the balancer, and what is before it.
+    /// A coordinator that takes requests signed for the balancer, and the balancer.
     fn serve(&self, folder: &Path) -> (Served, Served) {
         let name = format!("[\"localhost:{}\"]", self.port);
         let envs = [("TRIBUTARY_HTTP_SIGNED_LISTEN", "127.0.0.1:0"), ("TRIBUTARY_HTTP_SIGNED_NAMES", name.as_str())];
@@ -65,7 +65,7 @@ impl EndsTls {
         (served, front)
     }
 
-    /// What participants see: the balancer, with the coordinator's authority and token.
+    /// The view of participants: the balancer, with the coordinator's authority and token.
     fn front(&self, behind: &Served) -> Served {
         self.onward.set(behind.signed.clone()).unwrap();
         Served {
@@ -112,7 +112,7 @@ async fn serve(
     }
 }
 
-/// The digests of what three participants publish together, who reach the coordinator at `front` with these flags.
+/// The digests of the models of three participants, with `front` as the coordinator's address and with these flags.
 fn published(served: &Served, front: &Served, folder: &Path, task: &Path, flags: &[&str]) -> Vec<serde_json::Value> {
     served.operate(&["task", "create", task.to_str().unwrap()]).data();
     let mut participants: Vec<_> =
@@ -146,7 +146,8 @@ fn a_secure_task_is_the_same_whether_tls_passes_through_or_ends_at_the_balancer(
         assert_eq!(round["reported"], 3, "{round}");
     }
 
-    // All requests went through it in the clear; each but the enrolments was signed, and no operator's token was among them.
+    // All requests went through it as plain text; each but the enrolments was signed, and operators' tokens were
+    // absent.
     let read = balancer.read.lock().unwrap();
     let text = String::from_utf8_lossy(&read);
     let count = |what: &str| text.matches(what).count();

@@ -1,5 +1,5 @@
-//! The simulator as a person or a script meets it: what it answers follows from the flags alone, its picture is a picture, and
-//! what the coordinator cannot do is refused.
+//! The simulator for a person or a script: its output follows from the flags alone, its picture is valid, and
+//! unsupported combinations are rejected.
 
 use crate::support::{Ran, run};
 

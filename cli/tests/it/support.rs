@@ -6,14 +6,14 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-/// What a command left behind.
+/// Output of a command.
 pub(crate) struct Ran {
     pub(crate) code: i32,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
-/// The executable, with nothing of this machine's environment that could steer it.
+/// The executable, without this machine's environment variables that could steer it.
 pub(crate) fn tributary() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tributary"));
     for name in ["SERVER", "CA", "TOKEN", "ENROLLMENT_TOKEN", "DATA_DIR", "LOG"] {
@@ -60,7 +60,7 @@ impl Ran {
         envelope
     }
 
-    /// What a successful command answered.
+    /// Data of a successful command.
     pub(crate) fn data(&self) -> Value {
         assert_eq!(self.code, 0, "{self}");
         self.envelope()["data"].clone()
@@ -72,7 +72,7 @@ impl Ran {
     }
 }
 
-/// SHA-256 of each model that the demo publishes with these arguments, when nothing disturbs it.
+/// SHA-256 of each model that an undisturbed demo with these arguments publishes.
 pub(crate) fn undisturbed(args: &[&str]) -> Vec<Value> {
     let ran = run(&[&["--format", "json", "demo"][..], args].concat());
     assert_eq!(ran.code, 0, "{ran}");
@@ -213,7 +213,7 @@ impl Served {
         self.operate(&["token", "create", "--enrollment"]).data()["token"].as_str().unwrap().to_owned()
     }
 
-    /// What a person sees of an operator's command that succeeds.
+    /// Text of an operator's command that succeeds.
     pub(crate) fn read(&self, args: &[&str]) -> String {
         let ran = finish(self.command(&self.token).args(args));
         assert_eq!(ran.code, 0, "{args:?}: {ran}");

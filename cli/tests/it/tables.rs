@@ -21,7 +21,7 @@ fn blocks(kind: &str) -> Vec<&'static str> {
     found
 }
 
-/// A hospital's rows, which a seed decides: old people who stayed long come back.
+/// A hospital's rows, which a seed decides: old people with long stays come back.
 fn table(seed: u32) -> String {
     let header = blocks("csv")[0].lines().next().unwrap();
     let mut text = format!("{header}\n");
@@ -110,7 +110,7 @@ fn a_participant_whose_file_does_not_fit_says_where_and_ends() {
     assert_eq!(ran.code, 4, "{ran}");
     let expected = blocks("text")[0].trim();
     assert!(ran.stderr.contains(expected), "{expected}: {ran}");
-    // It left a round of three: the other two opened no sum of their two updates.
+    // It left a round of three: the other two did not open the sum of their two updates.
     let rounds = served.operate(&["round", "list", "readmissions"]).data();
     assert!(rounds.as_array().unwrap().iter().all(|round| round["state"] != "COMPLETED"), "{rounds}");
 }

@@ -166,7 +166,7 @@ fn a_task_is_created_from_a_preset_or_a_file_with_changes() {
     assert_eq!((&private["name"], &private["spec"]["privacy"]["epsilon"]), (&"private".into(), &4.0.into()));
     assert_eq!(private["spec"]["model"]["tensors"].as_array().unwrap().len(), 4);
 
-    // What is printed as a task file is one.
+    // The printed keys form a valid task file.
     let file = folder.path().join("keys.toml");
     std::fs::write(&file, run(&["task", "keys"]).stdout).unwrap();
     assert_eq!(create(&[file.to_str().unwrap()]).data()["name"], "digits");
@@ -181,7 +181,7 @@ fn a_task_is_created_from_a_preset_or_a_file_with_changes() {
     for (words, code, key, reason) in [
         (&["--set", "training.epohcs=2"][..], 2, "training.epohcs", "unknown field `epohcs`, expected one of `epochs`"),
         (&["--set", "rounds.count=ten"], 2, "rounds.count", "invalid type: string \"ten\""),
-        // What a coordinator refuses in a file it refuses here, in the same words.
+        // A coordinator's error for a file is the error here, in the same words.
         (&["--set", "name=other", "--set", "rounds.count=0"], 9, "rounds.count", "must be between 1 and 1000000"),
     ] {
         let refused = create(&[&[file], words].concat());

@@ -1,5 +1,6 @@
-//! One update, from the draw over the participant's training to the published version, is one trace: told by the participant, by the
-//! coordinators that it met and by those that took the steps, all of them processes over one PostgreSQL database.
+//! One update, from the draw over the participant's training to the published version, is one trace. Its spans come
+//! from the participant, the coordinators that it met and those that took the steps, all of them processes over one
+//! PostgreSQL database.
 
 #![cfg(target_os = "linux")]
 
@@ -54,7 +55,7 @@ fn one_update_is_followed_from_the_draw_to_the_version() {
         assert_eq!(wait(&mut child.0), Some(0), "{}", logs(folder.path()));
     }
 
-    // What coordinators tell last, comes a moment later.
+    // The coordinators' last spans come a moment later.
     let wanted = ["draw", "round", "download", "train", "clip and mask", "upload", UPLOAD, "release", "publish"];
     let is_whole = |trace: &[Told]| wanted.iter().all(|name| names(trace).contains(name));
     let end = Instant::now() + Duration::from_secs(60);
@@ -76,7 +77,7 @@ fn one_update_is_followed_from_the_draw_to_the_version() {
     assert_eq!(rounds.len(), 2);
     let wanted = ["COLLECTING", "AGGREGATING", "close_phase", "release_sum", "publish_version"];
     for round in rounds {
-        // Of another process, perhaps, than what the updates' traces end with.
+        // The round's trace may come from another process than the last spans of the updates' traces.
         loop {
             let all = traces(&collector);
             let names = all.get(&round).map(|trace| names(trace)).unwrap_or_default();
@@ -87,7 +88,7 @@ fn one_update_is_followed_from_the_draw_to_the_version() {
             std::thread::sleep(Duration::from_millis(100));
         }
     }
-    // There are no names.
+    // Traces are free of names.
     let bodies = collector.bodies();
     let says = |text: &str| bodies.windows(text.len()).any(|window| window == text.as_bytes());
     let known = everybody.operate(&["participant", "list"]).data();

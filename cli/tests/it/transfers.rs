@@ -1,5 +1,5 @@
-//! A model and updates of more than 8 MiB over lines that are cut, to replicas of which one is killed: what has arrived is not sent
-//! again, and the round publishes what the undisturbed one does.
+//! A model and updates of more than 8 MiB over lines that are cut, to replicas of which one is killed: received parts
+//! are not sent again, and the round publishes the model of an undisturbed one.
 
 #![cfg(target_os = "linux")]
 
@@ -15,8 +15,8 @@ use crate::support::undisturbed;
 
 /// Bytes of all parts of an update but the last.
 const PART: u64 = 8 << 20;
-/// Where each participant's line is cut: within the model, and then while the second part of its update is on its way, which is some
-/// 980 kB. What else goes up, polls and messages of a session, is far less than 200 kB.
+/// Where each participant's line is cut: within the model, and then while the second part of its update is on its way,
+/// which is some 980 kB. The other uploads, polls and messages of a session, are far less than 200 kB.
 const CUTS_DOWN: [u64; 1] = [7_000_000];
 const CUTS_UP: [u64; 4] = [PART + 200_000, PART + 400_000, PART + 600_000, PART + 800_000];
 /// Bytes of a model that the SDK lets a coordinator send before it has read them: a cut may cost them.
@@ -69,9 +69,9 @@ fn a_cut_line_or_a_lost_replica_costs_at_most_the_part_on_its_way() {
     for line in &lines {
         assert_eq!((line.cuts_left_up(), line.cuts_left_down()), (0, 0));
         let (up, down) = (line.up(), line.down());
-        // What the round began with, and what it made: the last version, for the app.
+        // The base of the round, and its result: the last version, for the app.
         assert!(down < 2 * model + WINDOW + 500_000, "{down} bytes came of two models of {model}");
-        // Four cuts at intervals of 200 kB, and a replica: none loses a stored part.
+        // Four cuts at intervals of 200 kB, and a replica: all of them keep the stored parts.
         assert!(up < CUTS_UP[3] + 2 * last_part + 500_000, "{up} bytes left for an update of {input}");
     }
 }

@@ -11,8 +11,8 @@ const AT: &str = "--server https://localhost:1 --token t";
 /// A participant that could run.
 const RUN: &str = "participant run --server https://localhost:1 --ca ca.pem --journal j";
 
-/// A command line, and words of its message: what is wrong, and what would be right. `@` stands for a coordinator's address and token,
-/// `RUN` for a participant.
+/// A command line, and words of its message: the error, and the valid form. `@` stands for a coordinator's address and
+/// token, `RUN` for a participant.
 const LINES: &[(&str, &str, &str)] = &[
     // Subcommands.
     ("dmeo", "'dmeo'", "'demo'"),
@@ -129,7 +129,7 @@ const LINES: &[(&str, &str, &str)] = &[
     ("RUN --data xlsx:text.txt", "--data", "csv:FILE or parquet:FILE"),
     ("RUN", "the CA file", "PEM"),
     ("participant show @", "<PARTICIPANT>", "Usage: tributary participant show"),
-    // Tokens, privacy, the log, and what is stored.
+    // Tokens, privacy, the log, and stored data.
     ("token create @", "--role <ROLE>", "Usage: tributary token create"),
     ("token create --role king --name x @", "--role", "predictor, viewer, operator or admin"),
     ("token create --role viewer --name x --valid-for soon @", "--valid-for", "30d, 12h or 45m"),
@@ -181,7 +181,7 @@ const LINES: &[(&str, &str, &str)] = &[
     ("manual text.txt", "text.txt", "cannot write to"),
 ];
 
-/// Files that are not what they should be.
+/// Invalid files.
 fn files(folder: &Path) {
     for (name, text) in [
         ("typo.toml", "name = \"a\"\nmodle = 1\n"),
@@ -228,7 +228,7 @@ fn each_wrong_line_names_what_is_wrong_and_what_would_be_right() {
     snapshot("wrong_lines.txt", &all);
 }
 
-/// Compares with what is kept.
+/// Compares with the stored lines.
 pub(crate) fn snapshot(name: &str, found: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it").join(name);
     if std::env::var_os("TRIBUTARY_BLESS").is_some() {

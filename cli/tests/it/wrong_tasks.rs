@@ -1,5 +1,5 @@
-//! Wrong task files, generated: each key of a good one gets every value that it cannot have. The message names the key and says what
-//! would be right. What is said is kept in `wrong_tasks.txt` (see `wrong_lines`).
+//! Wrong task files, generated: each key of a good one gets every value that it cannot have. The message names the key
+//! and the valid values. The messages are in `wrong_tasks.txt` (see `wrong_lines`).
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use crate::wrong_lines::snapshot;
 /// A task that is good.
 const GOOD: &str = "name = \"t\"\n[model]\narchitecture = { kind = \"linear\", inputs = 3, classes = 2 }\n[selection]\ncohort = { count = 10 }\n";
 
-/// What a key may be.
+/// Type of a key.
 #[derive(Clone, Copy)]
 enum Kind {
     /// A whole number from 1.
@@ -22,11 +22,11 @@ enum Kind {
     Part,
     /// One of some words.
     Word,
-    /// Yes or no.
+    /// A boolean.
     Switch,
 }
 
-/// Keys that every task may have, and what they may be.
+/// Keys that every task may have, and their types.
 const KEYS: &[(&str, Kind)] = &[
     ("rounds.count", Kind::Count),
     ("rounds.select_max", Kind::Count),
@@ -76,7 +76,7 @@ fn wrong_values(kind: Kind) -> Vec<Value> {
     }
 }
 
-/// The good task with one value instead of what it had.
+/// The good task with one changed value.
 fn with(key: &str, value: Value) -> String {
     let mut task: Table = toml::from_str(GOOD).unwrap();
     let mut parts: Vec<_> = key.split('.').collect();
@@ -101,7 +101,7 @@ fn with(key: &str, value: Value) -> String {
     toml::to_string(&task).unwrap()
 }
 
-/// Words with which messages say what would be right.
+/// Words with which messages introduce the valid form.
 const RIGHT: [&str; 13] = [
     "must ",
     "expected `",

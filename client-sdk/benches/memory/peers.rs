@@ -1,5 +1,5 @@
-//! The other members of a cohort and the coordinator's phases, in a separate process to keep their memory out of the measurement. They
-//! deal real shares and sign the required messages. They train nothing and send no inputs.
+//! The other members of a cohort and the coordinator's phases, in a separate process to keep their memory out of the
+//! measurement. They deal real shares and sign the required messages, without training and inputs.
 //!
 //! Length-prefixed frames are exchanged over standard input and output: first [`Hello`], then the participant's message of each phase,
 //! answered by the coordinator's next message.

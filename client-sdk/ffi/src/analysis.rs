@@ -1,4 +1,4 @@
-//! An analysis: an app gives its rows, and what leaves the device is what is counted of them.
+//! An analysis: an app gives its rows, and only counts and sums of them leave the device.
 
 use client_sdk::runner::checked_rows;
 
@@ -6,8 +6,8 @@ use crate::error::TributaryError;
 use crate::job::Job;
 
 impl Job {
-    /// Hands in rows of `width` numbers, with what is to be predicted of each if the analysis predicts something. Rows that do not fit
-    /// leave the job open.
+    /// Submits rows of `width` numbers, with the value to predict of each if the analysis predicts one. Rows that do
+    /// not fit leave the job open.
     pub(crate) fn hand_in_rows(
         &self,
         width: usize,
@@ -21,16 +21,18 @@ impl Job {
 
 #[cfg_attr(feature = "uniffi", uniffi::export)]
 impl Job {
-    /// The analysis that the job is, as the JSON object of its task: `kind`, `max_rows`, `columns`, and what else it asks; nothing if the job
-    /// trains a model. Only an app whose options say `answers_analyses` gets such a job, which has no parameters.
+    /// The job's analysis as the JSON object of its task: `kind`, `max_rows`, `columns` and further parameters. Null if
+    /// the job trains a model. Only an app with `answers_analyses` in its options gets an analysis, whose parameters
+    /// are empty.
     #[must_use]
     pub fn analysis(&self) -> Option<String> {
         self.training().analytics.as_ref().map(|analytics| analytics.to_value().to_string())
     }
 
-    /// Hands in this device's rows for an analysis: rows of `width` numbers (64-bit floats, little-endian), with the columns of the analysis
-    /// in their order, and what is to be predicted of each row if it predicts something. They stay on the device: what leaves it is
-    /// what the analysis counts and sums of them, masked as the task prescribes. Give the same rows in the same order in each round.
+    /// Submits this device's rows for an analysis: rows of `width` numbers (64-bit floats, little-endian), with the
+    /// columns of the analysis in their order, and the value to predict of each row if it predicts one. The rows stay
+    /// on the device: only the counts and sums of the analysis leave it, masked as the task prescribes. Give the same
+    /// rows in the same order in each round.
     ///
     /// # Errors
     /// [`TributaryError::Update`] if the rows do not fit the analysis, or the job trains a model, and the job still takes an answer;

@@ -4,11 +4,11 @@ use client_sdk::journal::JournalError;
 use client_sdk::runner::{Kind, Overdue, UpdateError};
 use client_sdk::{BuildError, NotKept, ParticipantError};
 
-/// What went wrong, and what would be right.
+/// An error, with its cause and remedy in words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[cfg_attr(feature = "uniffi", derive(uniffi::Error), uniffi(flat_error))]
 pub enum TributaryError {
-    /// An argument that no call takes: NULL, not UTF-8, an unknown metric. The call did nothing.
+    /// An invalid argument: NULL, not UTF-8, an unknown metric. The call had no effect.
     #[error("{0}")]
     Argument(String),
     /// A setting is missing or cannot be used.
@@ -17,13 +17,14 @@ pub enum TributaryError {
     /// The participant is not enrolled, was revoked, or has expired.
     #[error("{0}")]
     Enrollment(String),
-    /// The journal cannot be used: the text says what to do.
+    /// The journal cannot be used: the text states the remedy.
     #[error("{0}")]
     Journal(String),
-    /// The update does not fit the model, or a checkpoint is too large. Nothing was sent, and the job still takes an answer.
+    /// The update does not fit the model, or a checkpoint is too large. It was not sent, and the job still takes an
+    /// answer.
     #[error("{0}")]
     Update(String),
-    /// The round no longer waits for the job.
+    /// The round has stopped waiting for the job.
     #[error("{0}")]
     Overdue(String),
     /// The job was answered before; each takes one answer.
@@ -42,7 +43,7 @@ pub enum TributaryError {
         "this call waits for what makes the callback, the participant's thread or the journal: make it from another thread"
     )]
     InCallback,
-    /// Anything else, such as what a coordinator refuses for good.
+    /// Any other error, such as a final rejection by the coordinator.
     #[error("{0}")]
     Failed(String),
     /// A defect of the library, which was contained.

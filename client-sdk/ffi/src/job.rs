@@ -53,7 +53,7 @@ impl Job {
         Self { layout, training, manner, open: Some(open).into(), participant, process, is_paused }
     }
 
-    /// Refuses what a forked child cannot do for its parent.
+    /// Rejects calls that a forked child cannot make for its parent.
     pub(crate) fn of_this_process(&self) -> Result<(), TributaryError> {
         of_this_process(self.process)
     }
@@ -82,8 +82,7 @@ impl Job {
         self.open().as_mut().map(|open| work(&mut open.values)).ok_or(TributaryError::Answered)
     }
 
-    /// Hands in `values`, or the parameters as they are kept if there are none. An update that does not fit leaves the
-    /// job open.
+    /// Submits `values`, or the stored parameters if it is `None`. An update that does not fit leaves the job open.
     pub(crate) fn hand_in(
         &self,
         values: Option<Vec<f32>>,
@@ -103,7 +102,7 @@ impl Job {
         self.finished(answer, Trained { parameters, examples, metrics })
     }
 
-    /// Hands in what training made of the job.
+    /// Submits the result of the job's training.
     #[cfg(feature = "models")]
     pub(crate) fn answer(&self, trained: Trained) -> Result<(), TributaryError> {
         let answer = self.take_answer()?;
@@ -117,7 +116,7 @@ impl Job {
         Ok(answer.rows(table)?)
     }
 
-    /// Answers a job whose round no longer waits.
+    /// Answers a job whose round has stopped waiting.
     #[cfg(feature = "models")]
     pub(crate) fn give_up(&self) -> TributaryError {
         let given_up = self.take_answer().and_then(|answer| Ok(answer.fail("it took too long")?));
@@ -194,26 +193,27 @@ impl Job {
         tensors(&self.layout)
     }
 
-    /// Whether the round no longer waits: training may stop. Also true once it was answered.
+    /// Whether the round has stopped waiting: training may stop. Also true once it was answered.
     #[must_use]
     pub fn is_overdue(&self) -> bool {
         self.open().as_ref().is_none_or(|open| open.answer.is_overdue())
     }
 
-    /// What the training of this job saved last, before it was paused or its process was killed; nothing if it begins.
+    /// The last saved state of this job's training, before it was paused or its process was killed; null if it begins.
     #[must_use]
     pub fn checkpoint(&self) -> Option<Vec<u8>> {
         self.training.checkpoints.load().map(|state| state.to_vec())
     }
 
-    /// Keeps the state of the training, so that it goes on from there after a pause, and after its process was killed. It replaces
-    /// the last one, has at most four times `max_model_bytes`, and goes with the round. The journal seals it, once in
-    /// `checkpoint_every_ms` of the options; what was saved in between goes there before the training rests.
+    /// Saves the state of the training, so that it resumes from there after a pause, and after its process was killed.
+    /// It replaces the last one, has at most four times `max_model_bytes`, and is deleted with the round. The journal
+    /// seals it, once in `checkpoint_every_ms` of the options. States saved in between are written before the training
+    /// pauses.
     ///
     /// # Errors
-    /// [`TributaryError::Update`] if it is too large; [`TributaryError::Overdue`] if the round no longer waits, or the job was
-    /// answered or taken back; [`TributaryError::Journal`], [`TributaryError::OtherProcess`]; [`TributaryError::InCallback`] in the key
-    /// store. The last one is still there.
+    /// [`TributaryError::Update`] if it is too large; [`TributaryError::Overdue`] if the round has stopped waiting, or
+    /// the job was answered or withdrawn; [`TributaryError::Journal`], [`TributaryError::OtherProcess`];
+    /// [`TributaryError::InCallback`] in the key store. The last one is still there.
     pub fn save_checkpoint(&self, state: Vec<u8>) -> Result<(), TributaryError> {
         self.save(&state)
     }
@@ -224,8 +224,9 @@ impl Job {
         self.training.checkpoints.is_due()
     }
 
-    /// Whether the training should rest: save a checkpoint then, within ten seconds. The job is taken back, and comes again when it goes on, if
-    /// its round still waits; the round of a job that has never saved one is given up. Cheap: look between batches.
+    /// Whether the training should pause: save a checkpoint then, within ten seconds. The job is withdrawn, and comes
+    /// again after the pause, if its round still waits. Without a checkpoint the round is given up. Cheap: call it
+    /// between batches.
     #[must_use]
     pub fn should_pause(&self) -> bool {
         self.training.checkpoints.should_pause()
@@ -239,10 +240,10 @@ impl Job {
         self.with_values(|values| values.iter().flat_map(|value| value.to_le_bytes()).collect())
     }
 
-    /// Hands in the trained parameters, in the form of `parameters`, and the number of examples they are of, at least 1. What
-    /// leaves the device is clipped, weighted, noised and masked as the task prescribes. Metrics that are not of the training itself
-    /// (`train_…`) count as those of the received model, so measure the model that the job begins with; with `Purpose::Own` they count for
-    /// nothing, but for those of the device's own model (`personal_…`).
+    /// Submits the trained parameters, in the form of `parameters`, and the number of their examples, at least 1. The
+    /// update leaves the device clipped, weighted, noised and masked as the task prescribes. Metrics, except those of
+    /// the training itself (`train_…`), count as those of the received model, so measure the model that the job begins
+    /// with. With `Purpose::Own` they are ignored, except for those of the device's own model (`personal_…`).
     ///
     /// # Errors
     /// [`TributaryError::Update`] if the update does not fit, and the job still takes an answer; [`TributaryError::Overdue`],
@@ -253,7 +254,7 @@ impl Job {
         self.hand_in(Some(values), examples, metrics)
     }
 
-    /// Says that training failed. The reason stays on the device.
+    /// Reports that training failed. The reason stays on the device.
     ///
     /// # Errors
     /// [`TributaryError::Overdue`], [`TributaryError::Answered`], [`TributaryError::OtherProcess`].
@@ -261,7 +262,7 @@ impl Job {
         Ok(self.take_answer()?.fail(reason)?)
     }
 
-    /// Says that this app does not do such jobs. The reason stays on the device.
+    /// Reports that this app does not support such jobs. The reason stays on the device.
     ///
     /// # Errors
     /// [`TributaryError::Overdue`], [`TributaryError::Answered`], [`TributaryError::OtherProcess`].

@@ -1,8 +1,8 @@
 //! The participant for C, Kotlin and Swift.
 //!
-//! One facade in safe Rust ([`Participant`], [`Machine`], [`Job`], [`Model`], [`Callbacks`], [`TributaryError`]) over the runner of the SDK. Kotlin and
-//! Swift call it through the scaffolding that uniffi makes of it; C calls it through `c`, which adds handles, texts in
-//! buffers and error codes, and no rule of its own. The header is `include/tributary.h`.
+//! One facade in safe Rust ([`Participant`], [`Machine`], [`Job`], [`Model`], [`Callbacks`], [`TributaryError`]) over
+//! the runner of the SDK. Kotlin and Swift call it through the scaffolding that uniffi makes of it. C calls it through
+//! `c`, which only adds handles, texts in buffers and error codes. The header is `include/tributary.h`.
 
 #[cfg(feature = "uniffi")]
 uniffi::setup_scaffolding!("tributary");

@@ -17,21 +17,21 @@ use crate::job::Job;
 use crate::model::Model;
 use crate::participant::{End, builder};
 
-/// What is so at a tick.
+/// Input of a tick.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "uniffi", derive(uniffi::Record))]
 pub struct Circumstances {
-    /// Milliseconds on a clock of the app that never jumps, since a moment of its choice; nothing for the library's own clock.
+    /// Milliseconds on a monotonic clock of the app, since a moment of its choice; null for the library's own clock.
     #[cfg_attr(feature = "uniffi", uniffi(default = None))]
     pub elapsed_ms: Option<u64>,
-    /// What the device is like, for `device_conditions` of the options; without these it does not count.
+    /// The device's state, for `device_conditions` of the options; ignored without these.
     pub device: DeviceState,
-    /// Number of training examples; nothing if it is as before.
+    /// Number of training examples; null if it is as before.
     #[cfg_attr(feature = "uniffi", uniffi(default = None))]
     pub examples: Option<u64>,
 }
 
-/// What to do next.
+/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "uniffi", derive(uniffi::Enum))]
 pub enum Todo {
@@ -43,34 +43,35 @@ pub enum Todo {
     Train,
     /// Read or write the journal: `perform`.
     Journal,
-    /// Another thread performs what was said: tick again later, or when it has returned.
+    /// Another thread performs the step: tick again later, or when it has returned.
     Busy,
-    /// Nothing before this moment, on the clock of `elapsed_ms`.
+    /// Wait until this moment, on the clock of `elapsed_ms`.
     WaitUntil {
         /// In milliseconds.
         elapsed_ms: u64,
     },
-    /// Nothing any more.
+    /// The participant has ended.
     Ended {
         /// Why.
         end: End,
     },
 }
 
-/// Trains, when the app calls `perform` after a tick has said so; on that thread.
+/// Trains on the thread that calls `perform`, if the last tick returned `Train`.
 #[cfg_attr(feature = "uniffi", uniffi::export(with_foreign))]
 pub trait Trainer: Send + Sync {
-    /// Trains, and answers the job before it returns. Without an answer the round is given up, unless `job.should_pause()` and a checkpoint was
-    /// saved, also by `job.train`: then it is called again with the same job, and goes on.
+    /// Trains, and answers the job before it returns. Without an answer the round is given up, unless
+    /// `job.should_pause()` and a checkpoint was saved, also by `job.train`: then it is called again with the same job,
+    /// and resumes.
     ///
     /// # Errors
     /// [`CallbackError`]: the training failed, unless `job.train` was paused: then it is called again all the same.
     fn train(&self, job: Arc<Job>) -> Result<(), CallbackError>;
 }
 
-/// A participant that the app drives: `tick` says what to do next, and `perform` does it on the thread that calls it. It has no thread of
-/// its own. All methods may be called from any thread, but `tick` and `perform` not from a callback. Dropped at any moment, the journal
-/// knows how to go on.
+/// A participant that the app drives: `tick` returns the next step, and `perform` does it on the calling thread. It has
+/// no thread of its own. All methods may be called from any thread, but `tick` and `perform` not from a callback. It
+/// may be dropped at any moment: the journal allows it to continue.
 #[cfg_attr(feature = "uniffi", derive(uniffi::Object))]
 pub struct Machine {
     driven: Driven,
@@ -82,9 +83,9 @@ pub struct Machine {
 
 #[cfg_attr(feature = "uniffi", uniffi::export)]
 impl Machine {
-    /// Opens the journal. The options are those of `Participant.start`; of the callbacks the conditions must be left out, since what the
-    /// device is like comes with each tick. Events are told by the thread that ticks. An HTTP client of the app's own answers from another
-    /// thread than the one that performs, or in `begin`. Sends nothing.
+    /// Opens the journal, without sending a request. The options are those of `Participant.start`. Of the callbacks the
+    /// conditions must be left out, since the device's state comes with each tick. The ticking thread delivers events.
+    /// An HTTP client of the app's own answers from another thread than the performing one, or in `begin`.
     ///
     /// # Errors
     /// [`TributaryError::Configuration`], [`TributaryError::Enrollment`], [`TributaryError::Journal`].
@@ -99,12 +100,12 @@ impl Machine {
         Ok(Arc::new(Self { driven, abilities, clock: SystemClock::new(), process: std::process::id() }))
     }
 
-    /// Says what to do next. It neither waits nor starts a thread: it computes for microseconds, beside hashing and writing out what is
-    /// to be sent. While a thread performs what was said, the answer is `Busy`, unless the round is left meanwhile: because its time is
-    /// up, or the conditions have not held for ten seconds and no checkpoint was saved.
+    /// Returns the next step, without waiting or starting a thread: it computes for microseconds, plus the time to hash
+    /// and encode outgoing data. While a thread performs the step, the answer is `Busy`, unless the round is left:
+    /// because its time is up, or the conditions have not held for ten seconds and a checkpoint is missing.
     ///
     /// # Errors
-    /// Why it ended early; [`TributaryError::InCallback`], [`TributaryError::OtherProcess`].
+    /// The reason of an early end; [`TributaryError::InCallback`], [`TributaryError::OtherProcess`].
     pub fn tick(&self, circumstances: Circumstances) -> Result<Todo, TributaryError> {
         refuse_in_callback()?;
         let Circumstances { elapsed_ms, device, examples } = circumstances;
@@ -127,11 +128,12 @@ impl Machine {
         })
     }
 
-    /// Does on this thread what the last tick said, and waits for it; then the next tick says how it goes on. The trainer is called if it
-    /// said `Train` and there is a job. There is none for the last version of a task, which only a trainer in Rust measures: here
-    /// it has no metrics. Returns whether there was something to do that no other thread does. A training is asked to pause after
-    /// `training_slice_ms` of the options, which an app that saves checkpoints may do ([`Job::should_pause`]). While it sends or fetches, a
-    /// helper thread may look up the server's name, or read the model's file.
+    /// Performs the step of the last tick on this thread, and waits for it; the next tick then returns the following
+    /// step. The trainer is called if the step is `Train` and has a job. The evaluation of a task's last version lacks
+    /// a job, since only a trainer in Rust measures it; here it has no metrics. Returns false if all steps are done or
+    /// in progress on other threads. A training should pause after `training_slice_ms` of the options, which an app
+    /// that saves checkpoints may do ([`Job::should_pause`]). While it sends or fetches, a helper thread may look up
+    /// the server's name, or read the model's file.
     ///
     /// # Errors
     /// [`TributaryError::InCallback`], [`TributaryError::OtherProcess`].
@@ -164,7 +166,7 @@ impl Machine {
         Ok(self.driven()?.look(asked::id))
     }
 
-    /// The condition of the device that held it up at the last tick; nothing if none did.
+    /// The condition of the device that held it up at the last tick; null if all held.
     ///
     /// # Errors
     /// [`TributaryError::OtherProcess`].
@@ -196,7 +198,7 @@ impl Machine {
         Ok(self.driven()?.look(asked::refusals))
     }
 
-    /// What was sent and received, as of the last tick.
+    /// Bytes sent and received, as of the last tick.
     ///
     /// # Errors
     /// [`TributaryError::OtherProcess`].

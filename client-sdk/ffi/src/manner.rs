@@ -5,14 +5,16 @@ use client_sdk::learning::Parameters;
 use crate::job::Job;
 use crate::tensors::{Tensor, tensors};
 
-/// What a job is for. The jobs of one round may differ in it.
+/// Purpose of a job. The jobs of one round may differ in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "uniffi", derive(uniffi::Enum))]
 pub enum Purpose {
-    /// The shared model: the one that was received, or shared adapters; where tensors stay on the device, with these in it. The update is
-    /// made of it. What the app measures of the model that the job begins with counts as of the received one.
+    /// The shared model: the one that was received, or shared adapters; where tensors stay on the device, with these in
+    /// it. The update is made of it. The app's metrics of the model that the job begins with count as those of the
+    /// received one.
     Shared,
-    /// The device's own model, or its own part of one. What the app measures of the model that the job begins with counts for nothing.
+    /// The device's own model, or its own part of one. The app's metrics of the model that the job begins with are
+    /// ignored.
     Own,
 }
 
@@ -35,7 +37,7 @@ fn bytes(parameters: &Parameters) -> Vec<u8> {
 
 #[cfg_attr(feature = "uniffi", uniffi::export)]
 impl Job {
-    /// What it is for.
+    /// Its purpose.
     #[must_use]
     pub fn purpose(&self) -> Purpose {
         match self.training().purpose {
@@ -44,8 +46,8 @@ impl Job {
         }
     }
 
-    /// What `proximal_mu` of the plan pulls towards, in the form of `parameters`; nothing if that is the model that the job begins with.
-    /// Only for an app whose options say `trains_within`.
+    /// The anchor of `proximal_mu` of the plan, in the form of `parameters`; null if that is the model that the job
+    /// begins with. Only for an app with `trains_within` in its options.
     #[must_use]
     pub fn anchor(&self) -> Option<Vec<u8>> {
         self.manner().anchor().map(bytes)
@@ -59,8 +61,8 @@ impl Job {
         frozen.map(|(_, tensor)| tensor.name.clone()).collect()
     }
 
-    /// What must be added to the gradient of every step, in the form of `parameters`, if anything. Only for an app whose options say
-    /// `trains_within`.
+    /// The addition to the gradient of every step, in the form of `parameters`, if any. Only for an app with
+    /// `trains_within` in its options.
     #[must_use]
     pub fn correction(&self) -> Option<Vec<u8>> {
         self.manner().correction().map(bytes)

@@ -33,7 +33,7 @@ impl Model {
 
 #[cfg_attr(feature = "uniffi", uniffi::export)]
 impl Model {
-    /// Of a published model: 0 is what the task began with. Nothing of a personalized one.
+    /// The published version, where 0 is the initial one; null for a personalized model.
     #[must_use]
     pub fn version(&self) -> Option<u32> {
         match self.0.origin() {
@@ -42,7 +42,7 @@ impl Model {
         }
     }
 
-    /// SHA-256 of the published file; nothing of a personalized model.
+    /// SHA-256 of the published file; null for a personalized model.
     #[must_use]
     pub fn sha256(&self) -> Option<String> {
         match self.0.origin() {
@@ -51,7 +51,7 @@ impl Model {
         }
     }
 
-    /// The round that left a personalized model on the device; nothing of a published one.
+    /// The round that left a personalized model on the device; null for a published one.
     #[must_use]
     pub fn round(&self) -> Option<u32> {
         match self.0.origin() {
@@ -66,9 +66,9 @@ impl Model {
         self.0.architecture().map(ToString::to_string)
     }
 
-    /// What the app's answer said of it, in the round that began with it: without what is of the training (`train_…`). Empty before that
-    /// answer, after one that says nothing of it, as that of `job.train`, and of the last version of a task that is over. Of a
-    /// personalized model: what was measured of that (`personal_…`).
+    /// Metrics of the model from the app's answer in the round that began with it, without those of the training
+    /// (`train_…`). Empty before that answer, after an answer without metrics of the model, as that of `job.train`, and
+    /// for the last version of a task that is over. For a personalized model: its own metrics (`personal_…`).
     #[must_use]
     pub fn metrics(&self) -> Vec<Metric> {
         let metrics = self.0.metrics().iter();
@@ -90,9 +90,9 @@ impl Model {
     }
 }
 
-/// The model of a task while no participant runs: from the journal that the options name, without a thread and without a network.
-/// `options` are those of `Participant.start`; nothing if the journal has no model of the task. A running participant has the
-/// journal for itself, and is asked with `Participant.model`.
+/// The model of a task while the participant is stopped: from the journal in the options, without a thread or a
+/// network. `options` are those of `Participant.start`. Null if the journal lacks a model of the task. A running
+/// participant locks the journal: use `Participant.model` then.
 ///
 /// # Errors
 /// [`TributaryError::Configuration`], [`TributaryError::Journal`].

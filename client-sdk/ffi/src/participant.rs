@@ -28,11 +28,11 @@ const SLICE: Duration = Duration::from_millis(100);
 #[cfg_attr(feature = "uniffi", derive(uniffi::Object))]
 pub struct Participant {
     slot: Arc<Slot>,
-    /// The process that has the threads: a child that was forked has none of them.
+    /// The process that has the threads: a forked child lacks them.
     process: u32,
 }
 
-/// What an app that asked for work got.
+/// Result of a request for work.
 #[cfg_attr(feature = "uniffi", derive(uniffi::Enum))]
 pub enum Next {
     /// A model to train.
@@ -40,7 +40,7 @@ pub enum Next {
         /// Takes one answer.
         job: Arc<Job>,
     },
-    /// Nothing yet: ask again.
+    /// The limit has passed without a job: call again.
     Waiting,
     /// The participant has ended; asking again gets the same.
     Ended {
@@ -55,7 +55,7 @@ pub enum Next {
 pub enum End {
     /// The task it takes part in is over.
     TaskOver,
-    /// It was told to stop.
+    /// The app stopped it.
     Stopped,
 }
 
@@ -79,7 +79,7 @@ impl Participant {
         self.with(|runner| runner.ask(question))?.ok_or(TributaryError::Closed)
     }
 
-    /// The same of what decides in it.
+    /// The same for a query of the state machine.
     fn look_at<T: Send + 'static>(&self, question: fn(&Machine) -> T) -> Result<T, TributaryError> {
         self.ask(move |running| question(running.machine()))
     }
@@ -98,8 +98,8 @@ impl Participant {
 
 #[cfg_attr(feature = "uniffi", uniffi::export)]
 impl Participant {
-    /// Starts a participant with the options of docs/OPTIONS.md (`client_sdk::runner::Options`) as JSON, in which `server`, `journal` and, at
-    /// first, `ca_pem` and `token` must be there. Sends nothing before it returns.
+    /// Starts a participant with the options of docs/OPTIONS.md (`client_sdk::runner::Options`) as JSON, in which
+    /// `server`, `journal` and, at first, `ca_pem` and `token` must be there. Requests begin after it has returned.
     ///
     /// # Errors
     /// [`TributaryError::Configuration`], [`TributaryError::Enrollment`], [`TributaryError::Journal`].
@@ -111,10 +111,10 @@ impl Participant {
         Ok(Arc::new(Self { slot: Arc::new(Slot::new(runner)), process: std::process::id() }))
     }
 
-    /// The next job, waiting for at most so many milliseconds. Threads may ask at the same time; each job goes to one.
+    /// The next job, waiting for at most so many milliseconds. Threads may call concurrently; each job goes to one.
     ///
     /// # Errors
-    /// Why the participant ended early; [`TributaryError::Closed`], also if it is closed meanwhile.
+    /// The reason of an early end; [`TributaryError::Closed`], also if another thread closes it.
     pub fn next(&self, limit_ms: u64) -> Result<Next, TributaryError> {
         refuse_in_callback()?;
         let mut left = Duration::from_millis(limit_ms);
@@ -128,9 +128,9 @@ impl Participant {
         }
     }
 
-    /// Rests, and sends nothing until [`Self::resume`]. A job under way should pause: once it has saved a checkpoint, or in ten seconds, it is
-    /// taken back, and comes again if its round still waits. If it has saved none by then, its round is given up, as is any other whose
-    /// update is not made.
+    /// Pauses, and stops requests until [`Self::resume`]. A job under way should pause: once it has saved a checkpoint,
+    /// or in ten seconds, it is withdrawn, and comes again if its round still waits. Without a checkpoint by then its
+    /// round is given up, as is any other without a finished update.
     ///
     /// # Errors
     /// [`TributaryError::Closed`].
@@ -146,7 +146,7 @@ impl Participant {
         self.with(Runner::resume)
     }
 
-    /// Has the participant ask what the device is like now ([`Callbacks::conditions`]).
+    /// Makes the participant query the device's state now ([`Callbacks::conditions`]).
     ///
     /// # Errors
     /// [`TributaryError::Closed`].
@@ -154,7 +154,7 @@ impl Participant {
         self.with(Runner::conditions_changed)
     }
 
-    /// The number of training examples that the coordinator is told of; a finished job sets it, too.
+    /// Sets the number of training examples that is reported to the coordinator; a finished job sets it, too.
     ///
     /// # Errors
     /// [`TributaryError::Closed`].
@@ -170,7 +170,7 @@ impl Participant {
         self.look_at(asked::id)
     }
 
-    /// What was spent on each private task, from the participant's own ledger, as a JSON array.
+    /// The spending on each private task, from the participant's own ledger, as a JSON array.
     ///
     /// # Errors
     /// [`TributaryError::Closed`].
@@ -178,7 +178,7 @@ impl Participant {
         self.look_at(asked::privacy_spent)
     }
 
-    /// What was spent on all tasks together, and the limit on it, as a JSON object.
+    /// The spending on all tasks together, and the limit on it, as a JSON object.
     ///
     /// # Errors
     /// [`TributaryError::Closed`].
@@ -186,9 +186,10 @@ impl Participant {
         self.look_at(asked::privacy_lifetime)
     }
 
-    /// What it refused so far, and why, as a JSON array, the latest last: of each of the last fifty reasons the attempt that was refused last
-    /// (`task`, `round`, `attempt`), `code` (what the coordinator was told, or null), `reason` (in words, which stay on the device), `at_ms`
-    /// (since 1970) and `times`. From the journal, so earlier processes count.
+    /// The participant's refusals and their reasons as a JSON array, the latest last. Each of the last fifty reasons
+    /// has the attempt that was refused last (`task`, `round`, `attempt`), `code` (sent to the coordinator, or null),
+    /// `reason` (in words, which stay on the device), `at_ms` (since 1970) and `times`. From the journal, so refusals
+    /// of earlier processes are included.
     ///
     /// # Errors
     /// [`TributaryError::Closed`].
@@ -196,10 +197,10 @@ impl Participant {
         self.look_at(asked::refusals)
     }
 
-    /// The model of a task for use on this device: its own where the task personalizes; otherwise the published version, verified,
-    /// that the device's last round began with, or the last version once the task is over; nothing if there is none yet. It is read
-    /// from the journal, so it needs no network, and outlives the participant. While no participant runs, `load_model` does the
-    /// same.
+    /// The model of a task for use on this device. If the task personalizes, this is the device's own model. Otherwise
+    /// it is the verified published version that the device's last round began with, or the last version once the task
+    /// is over. Null before the first model. It is read from the journal, so it needs no network, and outlives the
+    /// participant. While the participant is stopped, `load_model` does the same.
     ///
     /// # Errors
     /// [`TributaryError::Journal`], [`TributaryError::Closed`].
@@ -215,7 +216,7 @@ impl Participant {
         self.ask(client_sdk::Participant::models)?.map(asked::names).map_err(Into::into)
     }
 
-    /// The condition of the device that holds it up now; nothing if none does.
+    /// The condition of the device that holds it up now; null if all hold.
     ///
     /// # Errors
     /// [`TributaryError::Closed`].
@@ -223,7 +224,7 @@ impl Participant {
         self.look_at(asked::held_up)
     }
 
-    /// What was sent and received.
+    /// Bytes sent and received.
     ///
     /// # Errors
     /// [`TributaryError::Closed`].
@@ -231,7 +232,7 @@ impl Participant {
         self.look_at(asked::data_use)
     }
 
-    /// Asks it to stop; `next` says when it has.
+    /// Requests its stop; `next` returns the end once it has stopped.
     ///
     /// # Errors
     /// [`TributaryError::Closed`].
@@ -239,9 +240,9 @@ impl Participant {
         self.with(Runner::stop)
     }
 
-    /// Stops it and waits for its end, for at most so many milliseconds; a few seconds are enough while a request is under way.
-    /// Afterwards nothing of the app is called any more. Returns whether it has ended in time: if not, a callback does
-    /// not return, and its thread is left behind.
+    /// Stops it and waits for its end, for at most so many milliseconds; a few seconds are enough while a request is
+    /// under way. Callbacks end before this returns true. Returns whether it has ended in time: if not, a callback is
+    /// still running, and its thread is left behind.
     ///
     /// # Errors
     /// [`TributaryError::Closed`] if it was closed before.
@@ -289,7 +290,7 @@ pub(crate) fn builder(
     }
     if let Some(events) = events {
         builder = builder.on_event(move |event| {
-            // Events tell, and decide nothing: an app that cannot take one goes without.
+            // Events are for information only: an error of the listener is ignored.
             let _ = call(|| events.on_event(event.name().to_owned(), event.data().to_string()));
         });
     }
@@ -302,7 +303,7 @@ mod tests {
     use crate::app::callback::CallbackError;
     use crate::app::callbacks::KeyStore;
 
-    /// Has nothing and keeps nothing.
+    /// An empty store whose saves fail.
     struct Empty;
 
     impl KeyStore for Empty {

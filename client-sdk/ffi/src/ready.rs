@@ -22,7 +22,7 @@ impl Job {
         let model = model.map_err(|error| TributaryError::Update(error.to_string()))?;
         match train_ready(rows, held_out, &model, self.training(), self.manner()) {
             Ok(trained) => self.answer(trained),
-            // It comes again, and goes on from what the trainer has saved.
+            // It comes again, and resumes from the trainer's checkpoint.
             Err(error @ TrainerError::Paused) => {
                 self.paused();
                 Err(TributaryError::Overdue(error.to_string()))
@@ -35,19 +35,20 @@ impl Job {
 
 #[cfg_attr(feature = "uniffi", uniffi::export)]
 impl Job {
-    /// Trains the task's ready model (`model.architecture`) as the plan says, and as the job asks beside it, and hands in the result:
-    /// `features` are rows of `width` numbers (32-bit floats, little-endian), `labels` the class of each row. Waits until it is trained.
+    /// Trains the task's ready model (`model.architecture`) by the plan and the job's constraints, and submits the
+    /// result. `features` are rows of `width` numbers (32-bit floats, little-endian), `labels` the class of each row.
+    /// Waits until it is trained.
     ///
     /// # Errors
-    /// [`TributaryError::Update`] if the examples do not fit the model, or the task names no ready model, and the job still takes
-    /// an answer; [`TributaryError::Overdue`] also if it should pause: it has saved a checkpoint, and the job comes again;
-    /// [`TributaryError::Answered`], [`TributaryError::OtherProcess`].
+    /// [`TributaryError::Update`] if the examples do not fit the model, or the task's model is not a ready one, and the
+    /// job still takes an answer; [`TributaryError::Overdue`] also if it should pause: it has saved a checkpoint, and
+    /// the job comes again; [`TributaryError::Answered`], [`TributaryError::OtherProcess`].
     pub fn train(&self, features: Vec<u8>, labels: Vec<u32>, width: u64) -> Result<(), TributaryError> {
         self.train_rows(rows(&features, labels, width)?, None)
     }
 
-    /// The same with rows that nobody trains on, in the form of the others: a job of the shared model then also hands in what the model
-    /// that it began with is worth on them, as `loss` and `accuracy`.
+    /// The same with held-out rows, in the form of the others. A job of the shared model then also submits the initial
+    /// model's `loss` and `accuracy` on them.
     ///
     /// # Errors
     /// As for [`Job::train`].
@@ -81,7 +82,7 @@ impl Model {
     /// (`model.architecture`). `rows` and scores are 32-bit floats, little-endian.
     ///
     /// # Errors
-    /// [`TributaryError::Argument`] if it is none of them, or the rows do not fit.
+    /// [`TributaryError::Argument`] if the model is not one of the SDK's own, or the rows do not fit.
     pub fn scores(&self, rows: Vec<u8>) -> Result<Vec<u8>, TributaryError> {
         let scores = self.score_rows(&floats(&rows)?)?;
         Ok(scores.values().iter().flat_map(|score| score.to_le_bytes()).collect())

@@ -57,7 +57,7 @@ impl Wanted {
     }
 }
 
-/// A model and what it is trained on.
+/// A model and its training data.
 struct Subject {
     architecture: Architecture,
     start: Parameters,
@@ -147,7 +147,7 @@ fn main() -> Outcome<()> {
                     Ok((apart, rate)) => {
                         println!("{{{place},\"samples_per_s\":{rate:.0},\"deviation\":{apart:.2e}}}");
                     }
-                    // The others are measured all the same: what candle cannot do is one of the answers.
+                    // The others are measured all the same: a failure of candle is one of the results.
                     Err(error) => println!("{{{place},\"error\":{:?}}}", error.to_string()),
                 }
             }

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What the device is like, as the app last reported it; `None` where it did not.
+/// State of the device in the app's last report; `None` where the app did not report it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DeviceState {
     pub charging: Option<bool>,
-    /// Whether the network costs nothing by the byte.
+    /// Whether traffic on the network is free of charge.
     pub unmetered: Option<bool>,
     /// Whether the device is unused.
     pub idle: Option<bool>,
@@ -29,7 +29,7 @@ pub enum Thermal {
     Critical,
 }
 
-/// What must hold for the participant to work. What a condition is about and the app does not report does not hold.
+/// Conditions for the participant to work. A condition on an unreported state does not hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DeviceConditions {
@@ -39,12 +39,12 @@ pub struct DeviceConditions {
     pub unmetered: bool,
     /// Default: yes.
     pub idle: bool,
-    /// Lowest level of the battery, 0 to 100. Default: none.
+    /// Lowest level of the battery, 0 to 100. Default: any level.
     pub min_battery_percent: Option<u8>,
     /// How warm it may be. Default: `Fair`.
     pub max_thermal: Option<Thermal>,
-    /// Most bytes sent and received in a day of UTC, without those of TLS; the SDK counts them and remembers them in the journal.
-    /// What is under way when they are used up comes on top. Default: no limit.
+    /// Most bytes sent and received in a day of UTC, without those of TLS; the SDK counts them and remembers them in
+    /// the journal. Transfers in progress when they are used up come on top. Default: unlimited.
     pub max_bytes_per_day: Option<u64>,
     /// Interval after which the conditions are checked again, unless the app reports a change earlier. Default: 60 000.
     pub ask_again_ms: u64,

@@ -45,7 +45,7 @@ pub(super) fn replace(path: &Path, draft: &Path, write: impl FnOnce(&mut File) -
     });
     let written = written.and_then(|()| fs::rename(draft, path));
     if written.is_err() {
-        // A partial draft is useless and may be what filled the disk.
+        // A partial draft is useless, and may have filled the disk.
         let _ = fs::remove_file(draft);
     }
     written

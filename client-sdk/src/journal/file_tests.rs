@@ -113,7 +113,7 @@ fn every_earlier_copy_of_the_folder_is_refused() {
         scene.restore(earlier);
         scene.is_refused("the key store is at 4");
     }
-    // One old record among the others, a missing record, a removed one, and nothing at all.
+    // One old record among the others, a missing record, a removed one, and an empty folder.
     let round =
         |files: &[(PathBuf, Vec<u8>)]| files.iter().find(|(path, _)| path.ends_with("round.record")).unwrap().clone();
     let mut mixed = latest.clone();
@@ -136,8 +136,7 @@ fn every_earlier_copy_of_the_folder_is_refused() {
     scene.is_refused("at generation 4");
 }
 
-/// A process dies between a record and its generation, so nothing it wrote was sent. Then exactly one state can
-/// continue.
+/// A process dies between a record and its generation, before it sends anything. Then exactly one state can continue.
 #[test]
 fn of_two_states_that_follow_one_only_the_first_to_be_opened_goes_on() {
     let scene = Scene::new();
@@ -156,10 +155,10 @@ fn of_two_states_that_follow_one_only_the_first_to_be_opened_goes_on() {
         scene.outside.dies(false);
         branches.push(scene.copy());
     }
-    // Neither has sent anything, so either may continue.
+    // Both branches have sent nothing yet, so either may continue.
     scene.restore(&branches[0]);
     holds(&scene.open().unwrap(), "round", b"input a");
-    // From here on, neither the other branch nor the earlier state opens.
+    // From here on, the other branch and the earlier state are refused.
     for other in [&branches[1], &before] {
         scene.restore(other);
         scene.is_refused("generation");

@@ -11,8 +11,8 @@ use super::{FileJournal, JournalError, disk};
 
 /// The locations of a journal's three parts.
 ///
-/// A copy of the folder alone can be neither read nor continued. A copy of all three can be, unnoticed: an app with a
-/// key store should keep the key and the generation there ([`FileJournal::open`]).
+/// A copy of the folder alone cannot be read or continued. A copy of all three can be continued unnoticed: an app with
+/// a key store should keep the key and the generation there ([`FileJournal::open`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalFiles {
     /// Folder of the records.
@@ -58,7 +58,7 @@ impl JournalFiles {
         FileJournal::open(&self.folder, key?, GenerationFile::open(&self.generation)?)
     }
 
-    /// Only if nothing is sealed with another key.
+    /// Makes a key unless records are sealed with another key.
     fn make_key(&self) -> Result<JournalKey, JournalError> {
         refuse_sealed(&self.folder, || format!("its key {} is not there", self.key.display()))?;
         JournalKey::make(&self.key)

@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 
 use super::{JournalError, disk};
 
-/// 256 random bits. Neither printable nor copyable; erased when dropped.
+/// 256 random bits. The key cannot be printed or copied; it is erased when dropped.
 pub struct JournalKey(Zeroizing<[u8; Self::BYTES]>);
 
 impl JournalKey {

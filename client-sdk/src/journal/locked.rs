@@ -38,7 +38,7 @@ impl DerefMut for LockedFile {
 impl Drop for LockedFile {
     fn drop(&mut self) {
         if std::process::id() == self.process {
-            // If this fails, closing the file unlocks it, once no child has it open.
+            // If this fails, closing the file unlocks it, once all children have closed it.
             let _ = self.file.unlock();
         }
     }

@@ -2,11 +2,11 @@
 //!
 //! The SDK keeps these kinds: its identity (`identity`, with the private key), its state in a round (`round`: the keys
 //! of a secure aggregation session, the update that may be in transit), local tensors (`personal-…`, and the
-//! personalized model for the app: `own-…`), privacy spending (`privacy`), where models come from (`provenance`),
-//! published models for the app (`model-…`, and their list: `models`), a training in progress (`training`), what was
-//! sent and received (`traffic`), and what was refused (`refusals`). A record `given` of an older SDK is not read. A
-//! journal must not be rolled back: a participant that forgets what it sent, signed or spent can be made to send another
-//! input under the same masks, sign again or spend again. A journal stores bytes without interpreting them; an app may
+//! personalized model for the app: `own-…`), privacy spending (`privacy`), the provenance of models (`provenance`),
+//! published models for the app (`model-…`, and their list: `models`), a training in progress (`training`), bytes sent
+//! and received (`traffic`), and refusals (`refusals`). A record `given` of an older SDK is not read. A journal must
+//! not be rolled back: a participant that forgets its sent, signed or charged updates can be made to send another input
+//! under the same masks, sign again or spend again. A journal stores bytes without interpreting them; an app may
 //! implement its own, which must then prevent rollbacks as [`FileJournal`] does.
 
 use std::collections::HashMap;
@@ -45,7 +45,7 @@ pub enum JournalError {
         #[source]
         error: Arc<io::Error>,
     },
-    /// No version of the SDK wrote these bytes, or they were damaged.
+    /// The bytes are damaged, or were not written by any version of the SDK.
     #[error(
         "the journal's record {name:?} cannot be used: {detail}; the journal it is in is lost: enrol anew with an empty journal \
          and a new token, never with a copy of an earlier one"
@@ -139,8 +139,8 @@ pub trait Journal: Send + Sync {
         }
     }
 
-    /// A folder for models that are being downloaded, so that a restarted app goes on where it stopped; `None` keeps
-    /// them in memory. What lies there is no record: not sealed, and verified before it is used.
+    /// A folder for models that are being downloaded, so that a restarted app resumes where it stopped. `None` keeps
+    /// them in memory. Files there are unsealed, and verified before use.
     fn transfers(&self) -> Option<PathBuf> {
         None
     }

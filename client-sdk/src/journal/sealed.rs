@@ -1,12 +1,12 @@
 //! The form of a record in a [`super::FileJournal`]: sealed with ChaCha20-Poly1305 (RFC 8439) in pieces of a megabyte,
-//! so that an update needs no second copy in memory.
+//! so that an update is sealed without a second copy in memory.
 //!
 //! `magic (16) || version (u16) || number (u64) || id (32) || id of the generation before (32) || length of the
 //! contents (u32) || sealed contents || sealed pieces`, numbers little-endian. The contents list the journal's records
 //! and the write of each, so the newest record vouches for all others. The key is unique to this write: HKDF-SHA-256 of
 //! the journal's, with the salt `tributary/journal/1` and the id and the record's name as info. The clear part and the
-//! name are associated data of every piece. Nonces count pieces and mark the last, so none can be omitted, moved or cut
-//! off: one byte (0 the contents, 1 a piece, 2 the last piece), three zeros, the piece's number from 0 (u64).
+//! name are associated data of every piece. Nonces count pieces and mark the last, so omitted, moved or cut pieces are
+//! detected: one byte (0 the contents, 1 a piece, 2 the last piece), three zeros, the piece's number from 0 (u64).
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};

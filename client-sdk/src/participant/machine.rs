@@ -1,9 +1,9 @@
 //! The participant as a state machine without I/O: one input in, one action out, time as an argument.
 //!
-//! The caller performs the [`Action`] and reports its result with the next [`Machine::tick`](Machine::tick). States consume
-//! themselves, one file each; what must survive is written ([`Action::Persist`]) before anything that depends on it is
-//! sent. The machine may be dropped at any time and rebuilt from the journal's records: then the same bytes are sent,
-//! or none.
+//! The caller performs the [`Action`] and reports its result with the next [`Machine::tick`](Machine::tick). States
+//! consume themselves, one file each; durable state is written ([`Action::Persist`]) before anything that depends on it
+//! is sent. The machine may be dropped at any time and rebuilt from the journal's records: then it sends the same
+//! bytes, or stays silent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,7 +64,7 @@ impl Machine {
     ///
     /// # Errors
     /// [`ParticipantError::NotEnrolled`] without token and certificate; [`ParticipantError::AuthorityReplaced`] if the
-    /// certificate is of none of the authorities in `settings`, without a new token; [`ParticipantError::Journal`] for
+    /// authorities in `settings` exclude the certificate's, without a new token; [`ParticipantError::Journal`] for
     /// records that cannot be read.
     pub fn new(
         settings: Settings,
@@ -172,7 +172,7 @@ impl Machine {
             (None, _) if is_new && core.pre_issued_certificate.is_none() => {
                 core.save_identity(State::Enroll(Enroll::default()))
             }
-            // Also for what it holds of a round, which is left once it has enrolled again.
+            // Also for its state of a round, which is left once it has enrolled again.
             (identity, Some(round)) if identity.is_some() || core.replaced.is_some() => State::resume(&mut core, round)
                 .unwrap_or_else(|error| {
                     // The record was checked when it was read, so this state cannot occur.
@@ -213,7 +213,7 @@ impl Machine {
         self.core.device = state;
     }
 
-    /// Adds to what was sent and received.
+    /// Adds to the counted traffic.
     pub fn add_traffic(&mut self, more: Traffic) {
         self.core.traffic.add(more);
     }
@@ -230,7 +230,7 @@ impl Machine {
         self.core.held_up
     }
 
-    /// What was sent and received so far.
+    /// Bytes sent and received so far.
     #[must_use]
     pub fn data_use(&self) -> DataUse {
         self.core.traffic.used
@@ -360,7 +360,7 @@ impl State {
             (Self::FetchFinal(state), Input::Given(file)) => state.came(core, file, now),
             (Self::FetchFinal(state), Input::Evaluated(result)) => state.evaluated(core, result),
             (Self::Train(state), Input::Trained(result)) => state.trained(core, result),
-            // Time alone, or what was done for a state that was left by a shutdown.
+            // Time alone, or the result for a state that was left by a shutdown.
             (state, _) => state,
         }
     }
@@ -421,7 +421,7 @@ impl State {
         }
     }
 
-    /// Applies changes that no answer causes: shutdown, conditions, deadlines, the certificate's age.
+    /// Applies changes that come without an answer: shutdown, conditions, deadlines, the certificate's age.
     fn settle(self, core: &mut Core, now: Now) -> Self {
         match self {
             Self::FetchFinal(state) if core.stopping => state.stop(),

@@ -1,4 +1,4 @@
-//! A participant: the machine that decides, one file per state, and the driver that performs what it decides.
+//! A participant: the machine that decides, one file per state, and the driver that performs its decisions.
 //!
 //! ```text
 //! Enroll ─► CheckIn ─► Fetch ─► (LoadLocal) ─► Train ─► Persist ─► Upload ─► Persist ─► CheckIn …
@@ -6,7 +6,7 @@
 //!            Renew    (the end)
 //! ```
 //!
-//! With secure aggregation there is more to say, and each thing is persisted before it is said:
+//! Secure aggregation adds messages, and each is persisted before it is sent:
 //!
 //! ```text
 //! CheckIn ─► (invited: keys) ─► CheckIn ─► Share ─► Fetch ─► AwaitDelivery ─► (LoadLocal) ─► Train (and mask) ─► Upload

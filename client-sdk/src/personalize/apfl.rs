@@ -13,7 +13,7 @@ use super::round::{Turn, mix, narrow};
 use super::{LocalError, LocalResult, LocalRound, Method, MethodError, PersonalTensors};
 use crate::trainer::{Constraints, Trained};
 
-/// Beyond these bounds v or w would no longer be trained.
+/// Bounds of alpha. Beyond them the training of v or w would stop.
 const ALPHA: std::ops::RangeInclusive<f64> = 0.05..=0.95;
 /// Name of the tensor that stores α with v.
 const ALPHA_TENSOR: &str = "apfl.alpha";

@@ -1,5 +1,5 @@
 //! Low-rank adapters (LoRA, Hu et al. 2021) of linear layers: local adapters of the received model, or shared adapters
-//! of a frozen base that is never sent.
+//! of a frozen base that is not sent.
 //!
 //! Local: the update is FedAvg's, bit for bit, and adapters in the journal personalize the received model. Shared: only
 //! the adapters are trained, sent, summed and published; the base is drawn from the task's seed, or provided by the
@@ -33,7 +33,7 @@ impl Method for PersonalLora {
         if let Some(epochs) = self.epochs {
             (plan.epochs, plan.steps) = (epochs, None);
         }
-        // There is no received adapter for a proximal term.
+        // The received adapter that a proximal term would need is absent.
         plan.proximal_mu = 0.0;
         let first;
         let start = match round.kept {

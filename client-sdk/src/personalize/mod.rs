@@ -1,11 +1,11 @@
 //! Personalization: how a participant obtains a personalized model, and which tensors stay local. One method per file.
 //!
-//! [`PersonalTensors`] can be joined to a model for training and written to the journal, and nothing else: there is no
-//! way from them to an update, whose layout has no room for them either. A method gets the received model and the
-//! stored tensors, and returns two things: parameters for the pipeline, and tensors for the journal.
+//! [`PersonalTensors`] can only be joined to a model for training and written to the journal. They cannot reach an
+//! update, whose layout lacks room for them as well. A method gets the received model and the stored tensors, and
+//! returns two things: parameters for the pipeline, and tensors for the journal.
 //!
-//! A method decides what is trained towards which objective; the [`Trainer`](crate::Trainer), which need not know the
-//! method, trains.
+//! A method decides the objective of each training; the [`Trainer`](crate::Trainer), which need not know the method,
+//! trains.
 
 mod apfl;
 mod ditto;
@@ -45,7 +45,7 @@ pub(crate) struct Personalizer {
 }
 
 impl Personalizer {
-    /// `None` if every tensor is shared and no model is personalized.
+    /// `None` if every tensor is shared and the task does not personalize.
     ///
     /// # Errors
     /// [`MethodError`] if the method and the patterns do not fit each other or the model.
@@ -144,7 +144,7 @@ impl Personalizer {
     /// Runs this device's part of a round.
     ///
     /// # Errors
-    /// [`LocalError`]; nothing is sent, and nothing new is stored.
+    /// [`LocalError`]; the participant then sends nothing and keeps its stored tensors.
     pub(crate) fn run(&self, round: &mut LocalRound<'_>) -> Result<LocalResult, LocalError> {
         self.method.run(round)
     }

@@ -7,7 +7,7 @@ use super::tensors::PersonalTensors;
 use crate::trainer::{Constraints, Purpose, Trained, Trainer, TrainerError, TrainingJob};
 use recipe::device::pipeline::{PipelineError, check_finite};
 
-/// Reasons a method has no result.
+/// Reasons why a method fails.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LocalError {
     #[error(transparent)]
@@ -38,7 +38,7 @@ pub(crate) struct LocalResult {
 pub(crate) struct PersonalizedModel {
     /// All of its tensors.
     pub(crate) model: PersonalTensors,
-    /// Named with [`PERSONAL_PREFIX`]; empty if the task requires none.
+    /// Named with [`PERSONAL_PREFIX`]; empty unless the task requires them.
     pub(crate) metrics: Vec<(String, MetricValue)>,
 }
 

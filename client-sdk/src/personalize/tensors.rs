@@ -6,7 +6,7 @@ use learning::checkpoint::{self, CheckpointError};
 use learning::{Layout, Parameters};
 use zeroize::{Zeroize as _, Zeroizing};
 
-/// Tensors that never leave this device. Not printable, not copyable, not serializable; erased when dropped.
+/// Tensors that never leave this device. They cannot be printed, copied or serialized; they are erased when dropped.
 pub struct PersonalTensors(pub(super) Parameters);
 
 impl PersonalTensors {

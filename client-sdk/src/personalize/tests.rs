@@ -1,6 +1,6 @@
 //! The methods on a loss whose optimum, and every step towards it, is known: half the squared distance to a point.
 //!
-//! The trainer takes exact gradient steps, so that what the methods should yield can be written down.
+//! The trainer takes exact gradient steps, so that the methods' results can be written down.
 
 use std::sync::Arc;
 
@@ -106,7 +106,7 @@ fn job() -> TrainingJob {
     }
 }
 
-/// A method, and the layout of what travels.
+/// A method, and the layout of the shared part.
 struct Derived {
     personalizer: Personalizer,
     shared: Arc<Layout>,
@@ -288,7 +288,7 @@ fn elastic_averaging_takes_the_papers_steps() {
         let moved: Vec<f32> = centre.iter().zip(e).map(|(centre, e)| centre + e).collect();
         close(local.update.parameters.values(), &moved);
     }
-    // The first round begins with what was received; at α = 1 it is FedAvg's.
+    // The first round begins with the received model; at α = 1 it is FedAvg's.
     let rigid = personalizer(&[], Personalization::Elastic { alpha: 1.0 });
     let local = rounds(&rigid, &mut Descent::to(&TARGET), &centre, 2);
     close(local.personal.as_ref().unwrap().0.values(), &centre);
@@ -390,7 +390,7 @@ fn a_base_that_the_app_brings_is_the_one_that_the_task_names() {
     }
     let [trainer, _] = opposites();
     let mut trainer = trainer.with_base(first.clone());
-    // Adapters of zeros change nothing.
+    // Adapters of zeros keep the model's output.
     assert_eq!(run(&mut trainer).unwrap(), trainer.evaluate(&first, &job).unwrap());
 }
 

@@ -1,9 +1,9 @@
 //! The participant's privacy spending on every task, and its limits.
 //!
-//! Each task has one ledger, each row sealed with SHA-256 over the task and its first promise. An edited, moved or copied row is
-//! detected when the app starts, and the participant then sends no update to that task. The seals have no secret key: they detect
-//! accidents, not an attacker who rewrites the whole journal. Rows are never removed: a full account refuses further charges. This
-//! module does no I/O.
+//! Each task has one ledger, each row sealed with SHA-256 over the task and its first promise. An edited, moved or
+//! copied row is detected when the app starts, and the participant then stops sending updates to that task. The seals
+//! work without a secret key: they detect accidents, not an attacker who rewrites the whole journal. Rows are
+//! permanent: a full account refuses further charges. This module works without I/O.
 
 use std::collections::BTreeMap;
 use task_spec::{PrivacyAccounting, PrivacyMechanism, PrivacyView};
@@ -140,7 +140,7 @@ impl Account {
         AccountRecord { last: self.last, tasks: tasks.collect() }
     }
 
-    /// What was spent by task, for the app.
+    /// The spending by task, for the app.
     pub(crate) fn spent(&self) -> Vec<PrivacySpent> {
         self.tasks.iter().map(|(&task, account)| account.spent(task, &self.policy)).collect()
     }
@@ -228,7 +228,7 @@ impl Account {
         }
         if let Some(Participations { separation, .. }) = account.promise.participations {
             // Only the coordinator knows whether an attempt's sum was opened, so another attempt at the same round
-            // counts as distance 0. With a separation of 1 no distance is too small.
+            // counts as distance 0. A separation of 1 allows every distance.
             let is_close = |last: u64| separation > 1 && last.abs_diff(key.0) < separation.into();
             let mut rounds = ledger.rows().iter().map(|sealed| sealed.row.release.round);
             if let Some(last) = rounds.find(|last| is_close(*last)) {
@@ -263,7 +263,7 @@ impl Account {
         Ok(())
     }
 
-    /// What was spent in all tasks together, for the app.
+    /// The spending on all tasks together, for the app.
     pub(crate) fn lifetime(&self) -> LifetimeSpent {
         let delta = self.policy.lifetime.unwrap_or_default().delta;
         let mut cost = Cost::zero();
@@ -338,7 +338,7 @@ impl Promise {
     }
 }
 
-/// Checks that the last row, whose update was never sent, was charged for exactly this release.
+/// Checks that the last row, whose update was not sent, was charged for exactly this release.
 fn as_charged(ledger: &Ledger, release: &Release) -> Result<(), PrivacyRefusal> {
     match ledger.rows().last().map(|sealed| sealed.row.release) {
         Some(charged) if charged != *release => {

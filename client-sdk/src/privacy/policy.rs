@@ -1,4 +1,4 @@
-//! An app's privacy requirements, and what was spent.
+//! An app's privacy requirements, and the spending.
 
 use serde::Deserialize;
 use task_spec::PrivacyMechanism;
@@ -12,7 +12,7 @@ use wire::TaskId;
 pub struct PrivacyPolicy {
     /// Refuse tasks without a privacy mechanism.
     pub required: bool,
-    /// Maximum epsilon spent on one task, at the task's delta, towards observers who know of this participation.
+    /// Maximum epsilon spent on one task, at the task's delta, towards observers that know of this participation.
     pub max_epsilon: Option<f64>,
     /// Maximum delta of a task's promise.
     pub max_delta: Option<f64>,
@@ -25,7 +25,7 @@ pub struct PrivacyPolicy {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Lifetime {
-    /// Epsilon towards observers who know every round of this participant. Finite and above 0.
+    /// Epsilon towards observers that know every round of this participant. Finite and above 0.
     pub epsilon: f64,
     /// Delta: the probability that the bound fails. Between 0 and 1, both excluded.
     pub delta: f64,
@@ -65,18 +65,18 @@ pub struct PrivacySpent {
     pub name: String,
     pub mechanism: PrivacyMechanism,
     pub delta: f64,
-    /// Epsilon spent towards observers who see the models and know of this participation.
+    /// Epsilon spent towards observers that see the models and know of this participation.
     pub epsilon: f64,
     /// Epsilon spent, to the coordinator itself; `None` where the coordinator adds the noise and is trusted.
     pub server: Option<f64>,
-    /// Number of updates charged, including those never summed.
+    /// Number of updates charged, including those outside any sum.
     pub releases: u64,
     /// Number of updates after which this participant stops.
     pub most_releases: u32,
     /// Limit on epsilon, if there is one besides the number of updates.
     pub limit: Option<f64>,
-    /// Why the ledger failed verification, if it did: nothing more is sent to this task, and the figures are those
-    /// last written.
+    /// Why the ledger failed verification, if it did. The participant then stops sending to this task, and the figures
+    /// are those last written.
     pub damaged: Option<String>,
 }
 
@@ -84,7 +84,8 @@ pub struct PrivacySpent {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct LifetimeSpent {
-    /// Epsilon spent towards observers who know every round of this participant; `None` while a ledger fails verification.
+    /// Epsilon spent towards observers that know every round of this participant; `None` while a ledger fails
+    /// verification.
     pub epsilon: Option<f64>,
     /// Delta of that epsilon.
     pub delta: f64,

@@ -1,4 +1,4 @@
-//! What a program is doing.
+//! Events of a program.
 
 /// A line of `progress.jsonl`; further fields are ignored.
 #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize, serde::Serialize)]
@@ -29,7 +29,7 @@ pub struct Progress {
     pub processes: Option<u32>,
 }
 
-/// What a program is doing, for the app to show.
+/// State of a program, for the app to show.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ProgramEvent {

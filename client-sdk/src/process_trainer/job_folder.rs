@@ -67,7 +67,7 @@ struct JobDocument<'a> {
     seed: u64,
     /// When the round stops waiting, in milliseconds since 1970 by this machine's clock.
     deadline: Option<Timestamp>,
-    /// The task's budget, and no more time than is left.
+    /// The task's budget, limited to the remaining time.
     budget: Budget,
     plan: &'a TrainingPlan,
     architecture: Option<&'a serde_json::Value>,
@@ -136,7 +136,7 @@ pub(super) struct JobFolder {
 }
 
 impl JobFolder {
-    /// Makes the folder and what the program finds there; `now` is the time of the machine.
+    /// Makes the folder and the program's input files; `now` is the time of the machine.
     pub(super) fn create(
         within: &Path,
         kind: Kind,
@@ -235,7 +235,7 @@ impl JobFolder {
         replace(within, CURRENT, self.name().as_bytes())
     }
 
-    /// No job waits for a result.
+    /// Removes the name of the current job, so that programs wait for the next one.
     pub(super) fn withdraw(within: &Path) -> io::Result<()> {
         remove_file(&within.join(CURRENT))
     }
@@ -306,7 +306,8 @@ impl JobFolder {
         file.metadata().is_ok_and(|about| about.is_file()).then_some(file)
     }
 
-    /// What changes when the program writes to its checkpoint: number, bytes and times of the files. And the bytes of all.
+    /// A value that changes when the program writes to its checkpoint: number, bytes and times of the files. And the
+    /// bytes of all.
     pub(super) fn usage(&self) -> (u64, impl PartialEq + use<>) {
         let mut bytes = 0_u64;
         let mut checkpoint = (0_usize, 0_u64, 0_i64);
@@ -343,11 +344,11 @@ fn write_model(path: &Path, model: &Parameters) -> io::Result<u64> {
     Ok(known.bytes())
 }
 
-/// Puts a file of these bytes in the place of what has this name.
+/// Replaces the file of this name by one of these bytes.
 fn replace(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let draft = folder.join("draft");
     remove_file(&draft)?;
-    // A new one: what a program put there, a link for example, is not written to.
+    // A new file, so that a program's link in its place is not followed.
     File::create_new(&draft)?.write_all(bytes)?;
     fs::rename(draft, folder.join(name))
 }

@@ -12,13 +12,14 @@
 //! | `progress.jsonl` | the program | optional: a line `{"step":120,"of":500,"loss":0.6}` now and then |
 //! | `checkpoint/` | the program | its own state for resuming after a restart |
 //!
-//! Status 0 means that the result is there, 75 (`EX_TEMPFAIL`) that this site does not take part in this job; any other is a failure,
-//! after which the program is started again, to go on from its checkpoint. It is handed no address, certificate, token or key: clipping,
-//! weighing, noise, masks and ledgers stay in this process. What it started is ended with it, as far as it can be found.
+//! Status 0 means that the result is there, 75 (`EX_TEMPFAIL`) that this site does not take part in this job. Any other
+//! is a failure, after which the program is restarted, to resume from its checkpoint. Addresses, certificates, tokens
+//! and keys are kept from it: clipping, weighing, noise, masks and ledgers stay in this process. Child processes are
+//! ended with it, where they can be found.
 //!
-//! A program with a slow start may stay ([`Starts::Once`]), or be started by something else ([`Starts::Elsewhere`]): the variable
-//! `TRIBUTARY_JOBS` names the folder of all jobs, where the file `current` names the one that waits for a result, if any does. No status
-//! ends such a job: `result.json` or `refused` does.
+//! A program with a slow start may stay ([`Starts::Once`]), or be started externally ([`Starts::Elsewhere`]). The
+//! variable `TRIBUTARY_JOBS` names the folder of all jobs. Its file `current` names the job that waits for a result, if
+//! any does. An exit status does not end such a job: `result.json` or `refused` does.
 
 mod event;
 mod job_folder;
@@ -191,7 +192,7 @@ impl ProcessTrainer {
         Ok(Some(process))
     }
 
-    /// Ends the process, or lets it wait for the next job. Returns what it said last.
+    /// Ends the process, or lets it wait for the next job. Returns its last output.
     fn take_back(&mut self, process: Option<Process>, stays: bool) -> io::Result<String> {
         JobFolder::withdraw(&self.folder)?;
         let Some(mut process) = process else { return Ok(String::new()) };
@@ -203,7 +204,7 @@ impl ProcessTrainer {
         Ok(process.said())
     }
 
-    /// Waits a moment, unless the result is no longer wanted.
+    /// Waits a moment, unless the job is cancelled.
     fn rest(&self, job: &TrainingJob) {
         let until = self.clock.now().elapsed + BREAK;
         while self.clock.now().elapsed < until && !job.cancel.is_cancelled() {
@@ -250,7 +251,7 @@ impl Trainer for ProcessTrainer {
         measured
     }
 
-    /// Nothing: a program started elsewhere may have ended with the last round, and would not answer.
+    /// Returns an empty list: a program started elsewhere may have ended with the last round, and would not answer.
     fn evaluate_last(&mut self, _: &Parameters, _: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError> {
         Ok(Vec::new())
     }

@@ -33,7 +33,7 @@ pub(super) fn output(line: &str, folder: &Path, clock: &Arc<dyn Clock>, cancel: 
         }
         let is_late = clock.now().elapsed.saturating_sub(begun) >= PATIENCE;
         if is_late || cancel.is_cancelled() {
-            // What hangs in a driver does not end even when it is killed.
+            // A process that hangs in a driver does not end even when it is killed.
             std::thread::spawn(move || drop(process));
             let late = || format!("has not ended within {} s", PATIENCE.as_secs());
             return Err(if is_late { late() } else { "was ended, because nobody waits any more".to_owned() });
@@ -82,9 +82,9 @@ impl Process {
     pub(super) fn end(&mut self, grace: Duration) -> io::Result<()> {
         let begun = self.clock.now().elapsed;
         if self.status()?.is_none() {
-            // A group without a process is no error: it has just ended.
+            // An empty group is fine: its last process has just ended.
             let _ = kill_process_group(self.group, Signal::TERM);
-            // A shell or a launcher ends before those who still write their checkpoint.
+            // A shell or a launcher ends before its children, which may still write their checkpoint.
             while (self.status()?.is_none() || !strays::find(&self.folder).is_empty())
                 && self.clock.now().elapsed.saturating_sub(begun) < grace
             {

@@ -12,7 +12,7 @@ const PROCESSES: &str = "{processes}";
 const MODELS: u64 = 16;
 const MORE: u64 = 1 << 30;
 
-/// Who starts a program, and how often.
+/// The component that starts a program, and how often.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Starts {
     /// The trainer, anew for each job, which the program finds in `TRIBUTARY_JOB`.
@@ -20,7 +20,8 @@ pub enum Starts {
     EachJob,
     /// The trainer, once, for a program with a slow start: it takes the jobs of the folder in `TRIBUTARY_JOBS`, one after the other.
     Once,
-    /// An external scheduler such as Slurm. Its program takes jobs one after the other, and the trainer starts and ends no process.
+    /// An external scheduler such as Slurm. Its program takes jobs one after the other. The trainer leaves processes to
+    /// it.
     Elsewhere,
 }
 
@@ -30,13 +31,13 @@ pub enum Starts {
 pub struct Program {
     /// A line for the shell; `{processes}` stands for their number. Empty if something else starts the program.
     pub command: String,
-    /// Who starts it: the trainer, for each job, by default.
+    /// The component that starts the program: the trainer, for each job, by default.
     pub starts: Starts,
     /// Number of processes of the program, 1 to 16: a number, or a shell command that prints one, which runs before
     /// each start. 1 by default.
     pub processes: String,
-    /// Restarts the program after this time without a line of progress or a change of its checkpoint. Default: none; a silent program
-    /// may run until its round's deadline.
+    /// Restarts the program after this time without a line of progress or a change of its checkpoint. By default a
+    /// silent program may run until its round's deadline.
     pub stall: Option<Duration>,
     /// Between the request to end (`SIGTERM`) and the end (`SIGKILL`); 10 s by default.
     pub grace: Duration,
@@ -50,7 +51,7 @@ pub struct Program {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WrongProgram {
-    /// There is nothing to run.
+    /// The command is empty.
     #[error("the program's command is empty; for example: python train.py")]
     Empty,
     /// It is not known how many processes to start.
@@ -58,7 +59,7 @@ pub enum WrongProgram {
     Processes {
         /// The command that determines the number of processes.
         command: String,
-        /// What became of it.
+        /// The result of it.
         got: String,
     },
 }

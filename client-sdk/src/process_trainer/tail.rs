@@ -32,7 +32,7 @@ impl Tail {
         let kept = tail.clone();
         std::thread::spawn(move || {
             let mut buffer = [0; KEPT];
-            // Ends when all have ended who may write.
+            // Ends when all writers have ended.
             while let Ok(read @ 1..) = stream.read(&mut buffer) {
                 kept.push(&buffer[..read]);
             }

@@ -198,7 +198,7 @@ fn a_file_refuses_where_the_status_is_a_launchers() {
         assert!(matches!(told, TrainerError::Refused(_)), "{told}");
         assert!(told.to_string().contains("takes no part: no rows[31m here"), "{told}");
     }
-    // What was refused before is not refused for ever.
+    // A refusal is not permanent.
     assert_eq!(site.train(Program::new(line(&[COPY, TRAINED, RESULT]))).unwrap().examples, 3);
 }
 
@@ -393,7 +393,7 @@ fn a_pause_and_a_kill_lose_what_is_not_in_the_checkpoint_alone() {
     // Killed before the update was kept: the stored result is read again, without another training.
     site.train(ends()).unwrap();
     assert_eq!(std::fs::read_to_string(&steps).unwrap(), "x\nx\n");
-    // Another job removes what this one left.
+    // Another job removes the files of this one.
     *site.kept.state.lock().unwrap() = None;
     site.train(ends()).unwrap();
     assert!(!steps.exists());

@@ -10,22 +10,22 @@ use super::program::{Program, Starts};
 use crate::clock::Clock;
 use crate::trainer::TrainingJob;
 
-/// Between two looks at what is in the folder.
+/// Time between two checks of the folder.
 const FOLDER_LOOK: Duration = Duration::from_secs(1);
 /// Most bytes of progress that are read at once; older ones are skipped.
 const PROGRESS_BYTES: u64 = 1 << 16;
 
-/// Why a job's program is no longer waited for.
+/// Reasons why the trainer stops waiting for a job's program.
 pub(super) enum End {
     /// The process ended by itself, with this status; `None` if a signal killed it.
     Exited(Option<i32>),
     /// A program that takes one job after the other left a result or a refusal.
     Answered,
-    /// It showed no progress for so long.
+    /// The program was silent for this time.
     Stalled(Duration),
-    /// The device's conditions no longer hold.
+    /// The device's conditions have ceased to hold.
     Paused,
-    /// The result is no longer wanted.
+    /// The job was cancelled.
     Cancelled,
     /// The folder holds so many bytes.
     FolderTooLarge(u64),

@@ -87,7 +87,7 @@ struct Line {
     state: Mutex<Waiting>,
     /// Notifies the participant of new parts.
     news: Notify,
-    /// Notifies the app that a part was read or the participant no longer reads.
+    /// Notifies the app that a part was read or the participant has stopped reading.
     room: Condvar,
 }
 
@@ -98,7 +98,7 @@ struct Waiting {
     bytes: usize,
     /// The response has ended.
     is_complete: bool,
-    /// The participant no longer reads.
+    /// The participant has stopped reading.
     is_over: bool,
 }
 
@@ -107,7 +107,7 @@ impl Line {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the participant still reads. Nothing follows the end.
+    /// Adds a part. Returns whether the participant still reads. Parts after the end are dropped.
     fn say(&self, said: Said) -> bool {
         let mut state = self.state();
         if state.is_over || state.is_complete {
@@ -175,7 +175,7 @@ impl Exchange {
         self.line.say(Said::Failed(TransportError::unreachable(reason)));
     }
 
-    /// Whether the response is no longer wanted, so that the client may cancel the request.
+    /// Whether the participant has stopped reading, so that the client may cancel the request.
     #[must_use]
     pub fn is_over(&self) -> bool {
         let state = self.line.state();

@@ -5,7 +5,7 @@ use zeroize::Zeroizing;
 use crate::journal::JournalError;
 
 /// The device's key store as an app offers it: Android's, a keychain, a secure element. It keeps two secrets of one
-/// journal, each under its name (`KEY`, `GENERATION`); no backup may restore them to an earlier state.
+/// journal, each under its name (`KEY`, `GENERATION`). Backups must exclude them, since an earlier state is invalid.
 pub trait KeyStore: Send + Sync {
     /// The bytes last saved under this name; `None` before the first save.
     ///

@@ -2,7 +2,7 @@
 
 use crate::participant::{BuildError, ParticipantError};
 
-/// What an app can do about an error. The error's text explains it.
+/// The app's remedy for an error. The error's text explains it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A setting is missing or cannot be used.

@@ -74,7 +74,7 @@ const LAST_WORK: Duration = Duration::from_secs(1);
 pub enum Next {
     /// A model to train, or an analysis to answer with rows.
     Job(Box<Job>),
-    /// No job within the limit; call again.
+    /// The limit has passed without a job; call again.
     Waiting,
     /// The participant has ended; further calls return the same.
     Ended(End),
@@ -156,7 +156,7 @@ impl Runner {
         Ok(Self { asks, said: said.into(), ending, switches, thread: Some(thread).into() })
     }
 
-    /// The next job, after waiting for at most `limit`. Skips jobs that are no longer wanted.
+    /// The next job, after waiting for at most `limit`. Skips cancelled jobs.
     ///
     /// Several threads may wait; each job goes to one of them.
     pub fn next(&self, limit: Duration) -> Next {
@@ -195,7 +195,7 @@ impl Runner {
         answered.recv().ok()
     }
 
-    /// Pauses the participant until [`Self::resume`]: it sends nothing. A job in progress should pause
+    /// Pauses the participant until [`Self::resume`] and stops its requests. A job in progress should pause
     /// ([`Checkpoints::should_pause`](crate::Checkpoints::should_pause)). Once it has saved a checkpoint, or after ten
     /// seconds, it is withdrawn, and issued again after the pause if its round still waits. Without a checkpoint its
     /// round is abandoned, as is any other round without a finished update.
@@ -210,7 +210,7 @@ impl Runner {
 
     /// Makes the participant check the app's conditions now, after a change.
     pub fn conditions_changed(&self) {
-        // An ended thread has nothing to abandon.
+        // Fails only if the thread has ended, and its work with it.
         let _ = self.asks.send(Ask::LookAtConditions);
     }
 
@@ -238,7 +238,7 @@ impl Runner {
     }
 
     /// Stops the participant and waits for its end (at most a few seconds during a request) and for its thread. Later
-    /// queries return nothing.
+    /// queries return empty results.
     pub fn close(&self) -> End {
         self.stop();
         let end = loop {

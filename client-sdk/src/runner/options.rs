@@ -182,7 +182,7 @@ impl Options {
         Ok(FileJournal::open(&self.journal, key, Stored(keys)).map_err(ParticipantError::from)?)
     }
 
-    /// Stored before anything is sealed with it, and only if nothing is sealed with another key.
+    /// Stores the key before its first use. Fails if records are sealed with another key.
     fn make_key(&self, keys: &dyn KeyStore) -> Result<JournalKey, BuildError> {
         let gone = || "the device's key store has no key".to_owned();
         refuse_sealed(&self.journal, gone).map_err(ParticipantError::from)?;

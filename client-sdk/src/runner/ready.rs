@@ -11,7 +11,7 @@ use crate::trainer::{Purpose, Trained, Trainer as _, TrainerError, TrainingJob};
 /// Rows of `width` numbers, row by row, each with a class.
 ///
 /// # Errors
-/// [`UpdateError::Rows`] if there are no rows, or the number of values does not match.
+/// [`UpdateError::Rows`] if `labels` is empty, or the number of values does not match.
 pub fn labelled(features: Vec<f32>, labels: Vec<u32>, width: usize) -> Result<Dataset, UpdateError> {
     if labels.is_empty() || labels.len().checked_mul(width) != Some(features.len()) {
         return Err(UpdateError::Rows { numbers: features.len(), rows: labels.len(), width });
@@ -25,7 +25,7 @@ pub fn labelled(features: Vec<f32>, labels: Vec<u32>, width: usize) -> Result<Da
 ///
 /// # Errors
 /// [`TrainerError::Paused`] if it saved a checkpoint and pauses: the job is issued again. Other errors if the examples
-/// do not fit the model, or the task names no ready model.
+/// do not fit the model, or the task's model is not a ready one.
 pub fn train_ready(
     rows: Dataset,
     held_out: Option<Dataset>,

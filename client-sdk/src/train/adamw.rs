@@ -13,10 +13,10 @@ pub(super) struct AdamW {
     pub(super) weight_decay: f32,
 }
 
-/// What a step multiplies with, corrected for the moments' start at zero.
+/// Factors of a step, corrected for the moments' start at zero.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct StepSizes {
-    /// What is left of a parameter: 1 - rate · decay.
+    /// The kept fraction of a parameter: 1 - rate · decay.
     pub(super) kept: f32,
     /// rate / (1 - β₁ᵗ).
     pub(super) rate: f32,

@@ -37,7 +37,7 @@ impl Batches {
         self.chunk
     }
 
-    /// Whether there is no further step.
+    /// Whether all steps are done.
     pub(super) fn is_over(&self) -> bool {
         self.left == 0 || self.order.is_empty()
     }

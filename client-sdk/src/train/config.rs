@@ -7,8 +7,8 @@ use task_spec::{LocalOptimizer, MAX_ACCUMULATE, MAX_BATCH, MAX_EPOCHS, MAX_STEPS
 /// `proximal_mu * (w - start)` (FedProx, Li et al. 2020, equation 2).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sgd<'a> {
-    /// The plan of one round ([`TrainingPlan::in_round`]); its numbers are rounded to 32 bits. Budgets and what is about
-    /// more than one participant do not count here. The CPU computes in 32 bits whatever the precision.
+    /// The plan of one round ([`TrainingPlan::in_round`]); its numbers are rounded to 32 bits. Budgets and settings
+    /// about more than one participant do not count here. The CPU computes in 32 bits for any precision.
     pub plan: &'a TrainingPlan,
     /// Determines the order of examples; the same seed gives the same order.
     pub seed: u64,

@@ -10,7 +10,7 @@ use crate::trainer::Constraints;
 pub(super) struct Flat<'a> {
     /// Anchor of the proximal term, if not the initial model.
     pub(super) anchor: Option<&'a [f32]>,
-    /// Factors on the gradients: 0 for frozen parameters; empty if none is.
+    /// Factors on the gradients: 0 for frozen parameters; empty if all are trained.
     pub(super) free: Vec<f32>,
     /// Added to every gradient.
     pub(super) correction: Option<&'a [f32]>,
@@ -46,7 +46,8 @@ impl<'a> Constraints<'a> {
         }
     }
 
-    /// One factor per parameter, in the flat vector's order: 0 if its tensor is frozen, otherwise 1; empty if none is.
+    /// One factor per parameter, in the flat vector's order: 0 if its tensor is frozen, otherwise 1. Empty if all are
+    /// trained.
     fn free(&self, start: &Parameters) -> Vec<f32> {
         let mut factors = Vec::new();
         for (index, &frozen) in self.frozen.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! Selection of the training device.
 //!
-//! The features `cuda` and `metal` compile in CUDA and Metal; choosing one that is unavailable is an error, never a
-//! silent fallback. Only `auto` chooses by itself.
+//! The features `cuda` and `metal` compile in CUDA and Metal. Choosing one that is unavailable is an error. Only `auto`
+//! falls back to another device.
 
 use serde::{Deserialize, Serialize};
 

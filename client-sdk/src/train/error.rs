@@ -6,7 +6,7 @@ use super::config::ConfigError;
 use super::device::DeviceError;
 use crate::models::ArchitectureError;
 
-/// Reasons there is no result. They concern only the participant: nothing was sent.
+/// Reasons why a training fails. They concern only the participant, before it sends an update.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrainError {
@@ -22,7 +22,7 @@ pub enum TrainError {
     /// The parameters belong to another model.
     #[error("the parameters' tensors are not those of the {kind} model the task names")]
     OtherModel { kind: &'static str },
-    /// Nothing to learn from.
+    /// The list of examples is empty.
     #[error("there are no examples")]
     NoExamples,
     /// Text for a classifier, or labelled rows for a character model.
@@ -52,7 +52,7 @@ pub enum TrainError {
         /// Largest valid label.
         most: u32,
     },
-    /// The loss or a parameter is no longer finite.
+    /// The loss or a parameter has become infinite or NaN.
     #[error(
         "training diverged: the loss or a parameter is not finite at step {step} with learning rate {learning_rate}; \
          lower the learning rate, and check that the examples are finite"
@@ -62,7 +62,7 @@ pub enum TrainError {
         step: u64,
         learning_rate: f32,
     },
-    /// The constraints are for another model, or leave nothing to train.
+    /// The constraints are for another model, or freeze all of it.
     #[error("the constraints of training do not fit: {0}")]
     Constraints(&'static str),
     /// The training was cancelled or paused within a step; the step's work is lost.
@@ -81,7 +81,7 @@ pub enum TrainError {
     #[error("the {kind} model takes {what}")]
     Inputs {
         kind: &'static str,
-        /// What it takes, and what it got.
+        /// The required input, and the given one.
         what: String,
     },
     /// The graph does not compute these sizes.

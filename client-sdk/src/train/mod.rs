@@ -1,12 +1,11 @@
 //! The built-in trainer: local stochastic gradient descent on a named model, and its evaluation.
 //!
 //! On the CPU, models use the passes of `cpu`; on GPUs, candle (feature `candle`). candle's CPU backend is used only by
-//! an app that selects it: its products use all cores, which is many times slower on a busy machine, and it allocates at
-//! every step. A run on the CPU uses only
-//! the calling thread and gives the same bits for the same seed, binary and CPU, whatever the load; parallelism belongs
-//! across participants.
+//! an app that selects it: its products use all cores, which is many times slower on a busy machine, and it allocates
+//! at every step. A run on the CPU uses only the calling thread and gives the same bits for the same seed, binary and
+//! CPU, under any load; parallelism belongs across participants.
 //!
-//! Nothing here depends on rounds or the network: parameters and examples go in, a difference comes out.
+//! Training is independent of rounds and the network: parameters and examples go in, a difference comes out.
 
 mod adamw;
 mod adapted;
@@ -109,7 +108,7 @@ impl Measures {
 ///
 /// # Errors
 /// Any [`TrainError`]: sizes or numbers out of range, parameters of another model, examples that do not fit it, a loss
-/// that is no longer finite, a device failure.
+/// that is not finite, a device failure.
 pub fn train(
     architecture: &Architecture,
     start: &Parameters,
@@ -120,11 +119,11 @@ pub fn train(
     train_while(architecture, start, examples, sgd, device, Constraints::default(), &mut |_| true)
 }
 
-/// [`train`] that keeps to `constraints` and may stop early: `go_on` is called with the number of steps before each step but the
-/// first, and what was done by then is what comes back.
+/// [`train`] that keeps to `constraints` and may stop early: `go_on` is called with the number of steps before each
+/// step but the first. When it returns false, the result of the steps so far is returned.
 ///
 /// # Errors
-/// As [`train`], and [`TrainError::Constraints`] for those of another model and those that leave nothing to train.
+/// As [`train`], and [`TrainError::Constraints`] for those of another model and those that freeze all of it.
 pub fn train_while(
     architecture: &Architecture,
     start: &Parameters,
@@ -166,7 +165,7 @@ pub(crate) fn train_steered(
     trained(&run, plan, learner.values()?, start, examples.count())
 }
 
-/// What takes the steps of a training.
+/// Takes the steps of a training.
 trait Stepper {
     /// Takes a step on the chosen examples with this learning rate.
     fn step(&mut self, chosen: &[usize], rate: f32) -> Result<(Score, StepResult), TrainError>;
@@ -332,7 +331,7 @@ fn learner<'a>(
 ) -> Result<Box<dyn Learner + 'a>, TrainError> {
     match device {
         Device::Cpu => Ok(cpu::learner(architecture, start.values(), plan, examples, batch)),
-        // Graphs are computed on the CPU, whatever the device.
+        // Graphs are computed on the CPU for any device.
         #[cfg(feature = "candle")]
         Device::Candle(_) if matches!(architecture, Architecture::Graph(_)) => {
             Ok(cpu::learner(architecture, start.values(), plan, examples, batch))

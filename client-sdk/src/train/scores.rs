@@ -77,7 +77,8 @@ pub fn scores(
     score_all(architecture, &mut *learner, &examples, size)
 }
 
-/// A model that one thread scores repeatedly. On the CPU, what [`scores`] prepares is kept between calls; to another device the parameters
+/// A model that one thread scores repeatedly. On the CPU, the preparation of [`scores`] is kept between calls; to
+/// another device the parameters are copied in each call.
 /// are copied in each call.
 pub struct Predictor {
     device: Device,
@@ -138,7 +139,7 @@ impl Predictor {
     }
 }
 
-/// Inputs as learners take them: labelled, with labels that nothing looks at.
+/// Inputs in the form of labelled examples, with placeholder labels.
 fn examples<'a>(
     architecture: &Architecture,
     inputs: Inputs<'a>,

@@ -1,4 +1,4 @@
-//! What may happen between two steps of a training: it ends early, or leaves its state to go on later with the same bits.
+//! Steering between two steps of a training: it ends early, or leaves its state to resume later with the same bits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,11 +10,11 @@ use super::learner::{LearnerState, Score};
 use crate::checkpoints::Checkpoints;
 use crate::trainer::Cancel;
 
-/// What a training does between two steps.
+/// The action of a training between two steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     GoOn,
-    /// What was done by now is the result.
+    /// The current state is the result.
     Enough,
     /// Save the state, and go on.
     Save,
@@ -24,7 +24,7 @@ pub(crate) enum Next {
 
 /// Decides between the steps.
 pub(crate) trait Steering {
-    /// What a training that did not come to its end saved last.
+    /// The last saved state of a training that did not end.
     fn resume(&mut self) -> Option<Zeroizing<Vec<u8>>>;
     /// Called with the number of steps tried.
     fn next(&mut self, steps: u64) -> Next;
@@ -87,7 +87,7 @@ pub(super) struct RunState {
     pub(super) score: Score,
 }
 
-/// Format of what is written.
+/// Format of the written state.
 const FORMAT: u8 = 1;
 
 impl RunState {

@@ -58,7 +58,7 @@ fn models() -> Vec<Architecture> {
     ]
 }
 
-/// A start at which no gradient vanishes by symmetry.
+/// A start that breaks symmetries, at which gradients would vanish.
 fn start(architecture: &Architecture) -> Parameters {
     let mut parameters = architecture.initial(3).unwrap();
     let mut rng = ChaCha8Rng::seed_from_u64(4);
@@ -212,7 +212,7 @@ fn adamw_is_the_same_on_both_roads_and_leaves_alone_what_is_frozen() {
         let tensors = start.layout().tensors().len();
         let frozen: Vec<bool> = (0..tensors).map(|index| index == 0).collect();
         let constraints = Constraints { frozen: &frozen, ..Constraints::default() };
-        // A large epsilon: what a rounding makes of a gradient near zero is not what is compared.
+        // A large epsilon hides the rounding of gradients near zero, which is not compared.
         let optimizer = LocalOptimizer::AdamW { beta1: 0.8, beta2: 0.95, epsilon: 1e-2 };
         let plan = TrainingPlan { optimizer, weight_decay: 0.1, proximal_mu: 0.5, ..one_epoch() };
         let all: Vec<usize> = (0..10).collect();
@@ -308,7 +308,8 @@ fn gradients_are_clipped_and_corrected_alike_on_both_roads() {
         let still = start.layout().range(0);
         gradient[still.clone()].fill(0.0);
         let norm = learning::clip::norm(&gradient);
-        // Within the bound nothing changes; beyond it the gradient has its length, and what is added comes on top.
+        // A norm within the bound keeps the gradient; beyond it the gradient is scaled to the bound. The correction is
+        // added afterwards.
         for (bound, factor) in [(2.0 * norm, 1.0), (0.25 * norm, 0.25)] {
             let plan = TrainingPlan { gradient_clip: Some(bound), ..one_epoch() };
             for mut learner in roads(&architecture, &start, &plan, &examples, 10) {
@@ -393,7 +394,7 @@ fn short_numbers_learn_about_the_same() {
     for precision in [task_spec::Precision::F16, task_spec::Precision::Bf16] {
         let (loss, values) = losses(precision);
         assert_ne!(values, exact, "{precision:?}: the passes were in 32 bits");
-        // Half of what was learnt would be far off.
+        // Half of the training would be far off.
         assert!((loss - full).abs() < 0.1 * (before - full), "{precision:?}: {loss} instead of {full} from {before}");
     }
 }

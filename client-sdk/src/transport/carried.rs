@@ -1,5 +1,5 @@
-//! The contract over any HTTP client: what each request is, when it is signed and sent once more, how much of an answer is read, and how
-//! long it may take. The client itself, with TLS and connections, is a [`Carrier`]: the SDK's own, or an app's.
+//! The contract over any HTTP client: the encoding of requests, their signatures and repetitions, the bound on answers,
+//! and the timeouts. The client itself, with TLS and connections, is a [`Carrier`]: the SDK's own, or an app's.
 //!
 //! Answers are bounded before they are read, and every request has a timeout.
 
@@ -169,7 +169,7 @@ impl<C: Carrier> Transport for HttpTransport<C> {
     }
 }
 
-/// The first so many bytes of a body and what came with them, or all if there are fewer.
+/// The first so many bytes of a body and the bytes that came with them, or all of a shorter one.
 async fn collect(answer: HttpAnswer, bytes: usize, counter: &Counter) -> Result<http::Response<Bytes>, TransportError> {
     let (head, mut body) = answer.into_parts();
     let mut read = Vec::new();
@@ -193,7 +193,7 @@ async fn refusal(answer: HttpAnswer, counter: &Counter) -> Result<http::Response
     within(ANSWER_TIMEOUT, collect(answer, PROBLEM_NEEDS, counter)).await?
 }
 
-/// What has to come in this time.
+/// Waits for `what` until this limit.
 async fn within<T>(limit: Duration, what: impl Future<Output = T>) -> Result<T, TransportError> {
     let late = |_| TransportError::unreachable(format!("nothing came for {} s", limit.as_secs()));
     tokio::time::timeout(limit, what).await.map_err(late)

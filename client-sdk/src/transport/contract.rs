@@ -184,7 +184,7 @@ pub fn health() -> http::Request<Bytes> {
     with_body(builder(Method::GET, route::HEALTHZ), Bytes::new())
 }
 
-/// What the body of a model's answer adds to: a complete file replaces the content of `sink`; a part must start at its
+/// Prepares `sink` for the body of a model's answer: a complete file replaces its content; a part must start at its
 /// end.
 ///
 /// # Errors

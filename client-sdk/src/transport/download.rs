@@ -56,8 +56,8 @@ impl Download {
         self.bytes
     }
 
-    /// Adds the next bytes. To a file they are written before this returns, so that a transfer that is dropped leaves
-    /// nothing behind that may still be written: a copy to the system's cache, as long as the bytes are few.
+    /// Adds the next bytes. To a file they are written before this returns, so that a dropped transfer has no pending
+    /// writes. This is a copy to the system's cache, which is fast for few bytes.
     ///
     /// # Errors
     /// [`TransportError::Protocol`] if they cannot be written.

@@ -1,4 +1,4 @@
-//! Why a request has no answer.
+//! Reasons why a request has failed.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use wire::problem::Problem;
 
-/// Reasons a request has no answer.
+/// Reasons why a request has failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransportError {

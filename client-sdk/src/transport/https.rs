@@ -143,7 +143,7 @@ impl Pieces for Frames {
         loop {
             match self.0.frame().await?.map(Frame::into_data) {
                 Ok(Ok(data)) => return Some(Ok(data)),
-                // Trailers say nothing to a participant.
+                // Trailers are irrelevant to a participant.
                 Ok(Err(_)) => {}
                 Err(error) => return Some(Err(TransportError::unreachable(error))),
             }

@@ -54,8 +54,8 @@ pub trait Transport: Send + Sync {
     /// [`TransportError::Protocol`] if the certificate cannot be used.
     fn identify(&self, identity: &Identity) -> Result<(), TransportError>;
 
-    /// Adds this trace context to later requests about this attempt, and to no others. Called on entering a round with tracing by the
-    /// coordinator. A transport without traces ignores it.
+    /// Adds this trace context to later requests about this attempt only. Called on entering a round with tracing by
+    /// the coordinator. A transport without traces ignores it.
     fn follow(&self, _place: Attempt, _context: TraceContext) {}
 
     /// Bytes sent and received since creation. The default, for a transport without counters, is zero.

@@ -26,7 +26,7 @@ pub struct Upload {
     pub signed: Option<Bytes>,
 }
 
-/// What a masked input on its way consists of.
+/// Parts of a masked input on its way.
 #[derive(Clone)]
 pub struct Manifest {
     pub place: Attempt,
@@ -52,7 +52,7 @@ pub struct Abandonment {
     pub place: Attempt,
     pub participant: ParticipantId,
     pub reason: AbandonReason,
-    /// What was refused, with [`AbandonReason::Refused`].
+    /// The code of the refusal, with [`AbandonReason::Refused`].
     pub refusal: Option<RefusalCode>,
 }
 
@@ -77,7 +77,7 @@ pub enum Request {
         participant: ParticipantId,
         wait: Duration,
     },
-    /// Fetches what a dealer dealt, as it signed it, when something of it does not open.
+    /// Fetches a dealer's signed shares when some of them do not open.
     Evidence {
         place: Attempt,
         dealer: ParticipantId,
@@ -127,7 +127,7 @@ impl Request {
     }
 }
 
-/// The answer to a request, or why there is none.
+/// The answer to a request, or the error.
 pub enum Response {
     /// To [`Request::Enroll`].
     Enrolled(Result<EnrollReply, TransportError>),
@@ -152,7 +152,7 @@ pub enum Response {
 }
 
 impl Response {
-    /// Whether the coordinator has no result yet.
+    /// Whether the coordinator's result is still pending.
     #[must_use]
     pub fn is_nothing_yet(&self) -> bool {
         matches!(self, Self::CheckedIn(Ok(CheckInReply::ComeBack { .. })) | Self::Announced(Ok(None)))

@@ -7,7 +7,7 @@ use wire::problem::{Problem, ProblemType};
 
 use super::TransportError;
 
-/// The meaning of an error for the participant, whatever the request.
+/// The meaning of an error for the participant, for any request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// A retry may succeed, at the earliest after this time.
@@ -18,7 +18,7 @@ pub enum Verdict {
     Revoked,
     /// The certificate has ended.
     Expired,
-    /// The coordinator rejects the request itself: an identical one will never succeed.
+    /// The coordinator rejects the request itself: an identical one would fail again.
     Refused,
 }
 
@@ -74,7 +74,7 @@ pub struct RetryPolicy {
     pub first: Duration,
     /// Maximum while the coordinator is unavailable, unless it requested a longer wait.
     pub most: Duration,
-    /// Maximum after an answer that will not change for a while, so that waiting loses nothing.
+    /// Maximum after an answer that will not change for a while, so that waiting is harmless.
     pub most_in_vain: Duration,
 }
 
@@ -216,7 +216,7 @@ mod tests {
             assert!(back.iter().all(|after| after.as_secs() < 15), "{outage:?}");
             let busiest = busiest_second(&back);
             assert!(busiest < 800, "{outage:?}: {busiest} in one second");
-            // A fleet that the coordinator spreads returns no faster than its rate, a thousand per second.
+            // A fleet that the coordinator spreads returns at most at its rate, a thousand per second.
             for (participants, pause_ms) in
                 [(7_500, 750), (10_000, 1000), (15_000, 1500), (25_000, 2500), (50_000, 25_000)]
             {

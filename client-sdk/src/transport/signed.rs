@@ -43,7 +43,7 @@ pub struct RequestSigner {
 struct ToldTime {
     header: HeaderValue,
     at: Timestamp,
-    /// The time of receipt, by the clock that never jumps.
+    /// The time of receipt, by the monotonic clock.
     heard: Duration,
 }
 
@@ -69,7 +69,7 @@ impl RequestSigner {
     /// Signs a request as it is to be sent. Before there is an identity (the enrolment by a token), it stays as it is.
     ///
     /// # Errors
-    /// [`TransportError::Protocol`] if the system gives no randomness.
+    /// [`TransportError::Protocol`] if the system's randomness is unavailable.
     pub fn sign(&self, request: http::Request<Bytes>) -> Result<http::Request<Bytes>, TransportError> {
         let key = self.key.read().unwrap_or_else(PoisonError::into_inner);
         let Some(key) = &*key else { return Ok(request) };
@@ -88,7 +88,7 @@ impl RequestSigner {
         Ok(http::Request::from_parts(parts, body))
     }
 
-    /// Whether the next request brings no more than the time.
+    /// Whether the next request serves only to get the time.
     #[must_use]
     pub fn lacks_time(&self) -> bool {
         self.key.read().unwrap_or_else(PoisonError::into_inner).is_some() && self.told().is_none()
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn requests_are_dated_by_the_coordinators_time_and_never_by_the_own_clock() {
-        // A day ahead: what is dated by it could be kept until then.
+        // A day ahead: a request dated by it could be kept until then.
         let clock = Arc::new(TestClock(Mutex::new((0, 86_400_000))));
         let signer = RequestSigner::new("fl.example", Arc::<TestClock>::clone(&clock));
         let unsigned = signer.sign(http::Request::get("/v1/x").body(Bytes::new()).unwrap()).unwrap();

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-/// Bytes of requests and of their answers: heads and bodies, without what TLS and the layers below add.
+/// Bytes of requests and of their answers: heads and bodies, without those of TLS and the layers below.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Traffic {
     pub sent: u64,
@@ -23,7 +23,7 @@ impl Traffic {
         self.received = self.received.saturating_add(more.received);
     }
 
-    /// What came after `earlier`.
+    /// Traffic after `earlier`.
     pub(crate) fn since(self, earlier: Self) -> Self {
         let Self { sent, received } = earlier;
         Self { sent: self.sent.saturating_sub(sent), received: self.received.saturating_sub(received) }

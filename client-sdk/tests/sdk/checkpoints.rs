@@ -1,5 +1,5 @@
-//! A process is killed in the middle of local training, or pauses: it goes on from its last checkpoint, computes the same, and
-//! leaves nothing behind.
+//! A process is killed in the middle of local training, or pauses: it resumes from its last checkpoint, computes the
+//! same, and removes all checkpoints at the end.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -92,7 +92,7 @@ pub(crate) fn accepted(device: &Alone) -> Vec<Vec<u8>> {
     })
 }
 
-/// No checkpoint is left in the journal.
+/// Whether the journal is free of checkpoints.
 fn is_clean(journal: &dyn Journal) -> bool {
     journal.load(snapshot::TRAINING).unwrap().is_none_or(|record| record.len() < 120)
 }
@@ -386,7 +386,7 @@ fn a_job_that_was_handed_over_is_taken_back_at_a_pause_and_comes_again() {
                 }
             }
         }
-        // Once the trainer has returned, nothing is kept any more.
+        // Once the trainer has returned, further states are rejected.
         let last: &[u8] = if saves { b"more" } else { b"some" };
         while training.checkpoints.save(last).is_ok() {
             std::thread::yield_now();

@@ -28,7 +28,7 @@ fn allowing(max_staleness: u32) -> Settings {
     Settings { security: SecurityPolicy { max_staleness, ..SecurityPolicy::lowest() }, ..crate::support::settings() }
 }
 
-/// Why a device takes no part, if it does not.
+/// The reason why a device refuses the round; `None` if it takes part.
 fn declined(device: &Device) -> Option<String> {
     device.events.iter().find_map(|event| match event {
         Event::Refused { reason: told, .. } | Event::TrainingFailed { error: told, .. } => Some(told.clone()),

@@ -97,7 +97,8 @@ fn behind() -> Arc<MemoryJournal> {
     journal
 }
 
-/// Returns the reason for a rejected last version. The participant fetches no part of it, and the journal keeps its earlier version.
+/// Returns the reason for a rejected last version. The participant skips the download, and the journal keeps its
+/// earlier version.
 fn refusal(last: FinalModel) -> String {
     let (journal, coordinator) = (behind(), coordinator(ROUNDS, ROUNDS, last));
     let said = run(&journal, &coordinator);
@@ -286,7 +287,7 @@ fn it_is_measured_under_the_apps_conditions_and_not_at_a_stop() {
     assert_eq!(said(&device), [Ok(0)]);
 }
 
-/// Has no data to measure a model on.
+/// Lacks data to measure a model on.
 struct CannotEvaluate;
 
 impl Trainer for CannotEvaluate {

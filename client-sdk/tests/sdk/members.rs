@@ -101,7 +101,7 @@ fn a_roster_with_a_member_of_another_issuer_is_refused() {
     // The app gets the same reason as operators.
     let told = |event: &Event| matches!(event, Event::Abandoned { refusal: Some(RefusalCode::Protocol), .. });
     assert!(devices[..4].iter().all(|device| device.events.iter().any(told)));
-    // They advertised keys, before there was a roster, and said nothing after it.
+    // They advertised keys, before there was a roster, and were silent after it.
     let said = hub.world(|world| world.said.keys().map(|(_, _, kind, device)| (*kind, *device)).collect::<Vec<_>>());
     assert!(said.iter().all(|(kind, device)| *kind == "keys" || *device == 4), "{said:?}");
 }

@@ -1,4 +1,4 @@
-//! An app can name every type of the SDK's interface by the SDK alone: nothing here names another crate of ours.
+//! An app can name every type of the SDK's interface by the SDK alone: this file uses only the SDK among our crates.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

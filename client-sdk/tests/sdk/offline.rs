@@ -184,7 +184,7 @@ async fn a_model_that_comes_after_the_deadline_is_not_waited_for() {
     assert_eq!(coordinator.world(|world| world.accepted.keys().copied().collect::<Vec<_>>()), [2]);
 }
 
-/// Trains until its result is no longer wanted.
+/// Trains until its job is cancelled.
 struct Endless(Arc<AtomicBool>);
 
 impl Trainer for Endless {

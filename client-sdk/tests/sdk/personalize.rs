@@ -250,7 +250,7 @@ async fn the_app_has_the_own_model_after_each_round_and_after_a_restart() {
     assert_eq!(model.origin(), Origin::Personalized { round: 3 });
     // The model received in round 3, and its trained head.
     assert_eq!(model.parameters().values(), [2.0, 2.0, 2.0, SECRET + 3.0, SECRET + 3.0]);
-    // Without personalization there are no personalized models.
+    // Without personalization the journal lacks personalized models.
     let (coordinator, _, journal) = run(false).await;
     drop(coordinator);
     assert!(Model::load_personalized(&journal, task()).unwrap().is_none());

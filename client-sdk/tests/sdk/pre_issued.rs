@@ -209,7 +209,7 @@ async fn what_cannot_be_this_participants_is_refused_before_anything_is_sent() {
     assert_eq!(refused(&world, &(issue(2021..2100).0, "no key".to_owned())), CertificateError::NoKey);
     assert_eq!(world.coordinator.world(|world| world.calls.len()), 0);
     world.run(&issue(2020..2100)).await.unwrap();
-    // An expired certificate replaces nothing.
+    // An expired certificate is ignored.
     world.run(&issue(2021..2022)).await.unwrap();
     assert_eq!(world.sent().len(), 1);
 }

@@ -55,7 +55,7 @@ impl Device {
     /// A process takes part in this many rounds with these records; returns its events.
     async fn run_ahead(&self, rounds: u32, tweak: Option<Tweak>, ahead: bool) -> (Vec<Event>, Coordinator) {
         let coordinator = Coordinator::new(rounds);
-        // An answered place is never accepted again.
+        // An answered place is rejected from then on.
         let attempt =
             self.journal.load(snapshot::ROUND).unwrap().map_or(1, |_| ATTEMPT.fetch_add(1, Ordering::Relaxed));
         coordinator.world(|world| {
@@ -82,7 +82,8 @@ impl Device {
         self.run_ahead(rounds, tweak.into(), false).await
     }
 
-    /// Runs one round with this record. The participant fetches, trains and sends nothing, and the coordinator gets the reason.
+    /// Runs one round with this record. The participant skips download, training and upload, and the coordinator gets
+    /// the reason.
     async fn refuses(&self, tweak: impl Into<Option<Tweak>>) -> (ProvenanceError, Vec<Event>) {
         let (events, coordinator) = self.run(1, tweak).await;
         assert_eq!((coordinator.count("fetch"), coordinator.count("upload")), (0, 0), "{events:?}");
@@ -226,7 +227,8 @@ async fn two_models_of_one_number_are_evidence_that_outlives_the_process() {
     let told: Vec<_> = events.iter().filter(|event| !matches!(event, Event::Lowered { .. })).collect();
     assert!(is_evidence(told[0]), "{told:?}");
     assert_eq!(events.iter().filter(|event| is_evidence(event)).count(), 1);
-    // The first record seen is still accepted. A later round is no excuse if no round made the version seen.
+    // The first record seen is still accepted. A later round does not excuse it if the version seen was not made by a
+    // round.
     let (_, coordinator) = device.run(1, honest as Tweak).await;
     assert_eq!(coordinator.count("fetch"), 1);
     let (error, _) = device.refuses(with_another_file_of_a_later_round as Tweak).await;
@@ -263,7 +265,7 @@ async fn a_key_is_replaced_by_one_that_the_app_names() {
     let both = Device { journal: Arc::clone(&device.journal), named: vec![0, 1] };
     let (events, coordinator) = both.run(1, by_the_other_key as Tweak).await;
     assert_eq!((coordinator.count("fetch"), pinned(&events)), (1, 0));
-    // The same files, signed anew, contradict nothing; and the new key stays without being named.
+    // The same files, signed anew, are consistent; and the new key stays without being named.
     let after = Device { journal: device.journal, named: Vec::new() };
     let (_, coordinator) = after.run(1, by_the_other_key as Tweak).await;
     assert_eq!(coordinator.count("fetch"), 1);

@@ -1,5 +1,5 @@
-//! An app is killed at every action, before and after the action took effect: the same bytes are sent, or none, and every
-//! round counts once.
+//! An app is killed at every action, before and after the action took effect: it sends the same bytes, or stays silent,
+//! and every round counts once.
 
 use std::collections::HashSet;
 use std::sync::Arc;

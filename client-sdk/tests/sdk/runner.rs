@@ -96,7 +96,7 @@ fn a_pause_gives_up_what_is_not_made_and_ends_when_it_is_told_to() {
     }
     assert!(!interrupted.answer.is_overdue(), "it has time to save a checkpoint");
     clock.advance(Duration::from_secs(10));
-    // An obsolete job is skipped: there is no other result until the participant continues.
+    // An obsolete job is skipped: the next result comes only when the participant continues.
     while !interrupted.answer.is_overdue() {
         assert!(matches!(runner.next(Duration::from_millis(10)), Next::Waiting));
     }

@@ -108,7 +108,7 @@ fn a_participant_soon_learns_what_it_waits_for_though_it_is_invited_first() {
 #[test]
 fn keys_that_are_not_taken_are_forgotten_and_the_participant_goes_on() {
     let hub = Hub::new(4, 2);
-    // The first check-in has no keys yet.
+    // The first check-in still lacks keys.
     let script = [Fault::None, Fault::Refused(ProblemType::SessionRejected, None)];
     hub.world(|world| world.faults.insert((0, "check_in"), script.into()));
     let mut devices = cohort(&hub);
@@ -255,7 +255,7 @@ fn places_below_its_policy_are_given_up_ever_less_often() {
     assert!(early <= std::time::Duration::from_millis(3500) && late > 2 * early, "{early:?}, {late:?}");
 }
 
-/// A cohort with forged assignments: no member may deal shares.
+/// A cohort with forged assignments: all members refuse to deal shares.
 fn refused_at_assignment(words: &str, spoil: impl FnOnce(&Hub)) {
     let hub = Hub::new(3, 1);
     let mut devices = cohort(&hub);
@@ -323,7 +323,7 @@ fn an_assignment_that_the_terms_do_not_cover_is_refused() {
     refused_at_assignment("training", |hub| hub.world(|world| world.tweak = Some(|a| a.training.learning_rate = 1e-9)));
     refused_at_assignment("training", |hub| hub.world(|world| world.tweak = Some(|a| a.training.proximal_mu = 1e9)));
     refused_at_assignment("training", |hub| hub.world(|world| world.tweak = Some(|a| a.base.version += 1)));
-    // Nor by a model of which next to nothing learns.
+    // A model of which next to nothing learns is refused as well.
     refused_at_assignment("model", |hub| {
         hub.world(|world| world.tweak = Some(|a| a.model.tensors[0].init = Initial::Uniform { bound: 0.0 }));
     });
@@ -348,7 +348,7 @@ fn a_bound_below_what_the_encoding_yields_is_refused() {
 /// Another announcement, where it is of the right kind.
 type Lie = fn(Announcement, &[u8]) -> Option<Vec<u8>>;
 
-/// A lie to device 0 only: it leaves and sends nothing afterwards. The sum includes its input only if it was sent before.
+/// A lie to device 0 only: it leaves and is silent afterwards. The sum includes its input only if it was sent before.
 fn lied_to(words: &str, included: bool, bend: Lie) {
     let hub = Hub::new(5, 1);
     hub.world(|world| {
@@ -361,7 +361,7 @@ fn lied_to(words: &str, included: bool, bend: Lie) {
     finish(&hub, &mut devices);
     let told: Vec<String> = refusals(&devices[0]);
     assert!(told.len() == 1 && told[0].contains(words), "{words}: {told:?}");
-    // The coordinator learns a code, and no words.
+    // The coordinator gets a code without words.
     assert_eq!(hub.world(|world| world.refused.clone()), [(0, RefusalCode::Protocol)], "{words}");
     assert_eq!(hub.world(|world| world.abandoned.clone()), [(0, 1, "refused")], "{words}");
     assert!(is_empty_of_secrets(&devices[0]));
@@ -431,7 +431,7 @@ fn later_announcements_that_lie_are_refused() {
         agreement.signatures = agreement.signatures.as_slice()[..2].to_vec().into();
         Some(agreement.encode())
     });
-    // A ciphertext without a valid signature of its dealer: no key is revealed for it.
+    // A ciphertext without a valid signature of its dealer: the device keeps its key.
     lied_to("delivered share", false, |what, message| {
         let mut delivery = (what == Announcement::Delivery).then(|| Delivery::decode(message).unwrap())?;
         let mut sealed = delivery.sealed.as_slice().to_vec();

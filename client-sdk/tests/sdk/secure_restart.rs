@@ -1,5 +1,5 @@
-//! A participant of a secure round is killed at every action, before and after its effect, or notified that its round has ended. It
-//! sends the same bytes or nothing, no update counts twice, and secrets end with their round.
+//! A participant of a secure round is killed at every action, before and after its effect, or notified that its round
+//! has ended. It sends the same bytes or stays silent, each update counts once, and secrets end with their round.
 
 use client_sdk::conditions::Readiness;
 use client_sdk::journal::Journal as _;

@@ -184,14 +184,14 @@ async fn corrections(rounds: u32, failing: &[u32]) -> (Coordinator, Vec<f32>) {
 #[tokio::test(start_paused = true)]
 async fn scaffold_sends_both_halves_and_corrects_by_what_it_kept() {
     let (coordinator, corrections) = corrections(3, &[]).await;
-    // Round 1: nothing kept; c1 = -dy / reach = -0.5, in units of the plan's reach of 1.
-    // The coordinator's c stays zero here, so each later round is corrected by -c1 = 0.5.
+    // Round 1: the journal is empty; c1 = -dy / reach = -0.5, in units of the plan's reach of 1. The coordinator's c
+    // stays zero here, so each later round is corrected by -c1 = 0.5.
     assert_eq!(corrections[0], 0.0);
     near(&[corrections[1]], 0.5);
     let first = mean(&coordinator, 1, 2 * PARAMETERS, 1, 2);
     near(&first.delta[..PARAMETERS], 0.25);
     near(&first.delta[PARAMETERS..], -0.5);
-    // Round 2: g = -0.5 + 0.5 = 0, so dy = 0 and c stays: nothing changes in the second half.
+    // Round 2: g = -0.5 + 0.5 = 0, so dy = 0 and c stays: the second half is constant.
     let second = mean(&coordinator, 2, 2 * PARAMETERS, 1, 2);
     near(&second.delta, 0.0);
     near(&[corrections[2]], 0.5);
@@ -200,7 +200,7 @@ async fn scaffold_sends_both_halves_and_corrects_by_what_it_kept() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_failed_round_would_have_changed_does_not_count() {
-    // The first fails after the receipt: the second starts from nothing again, and so sends the same.
+    // The first fails after the receipt: the second starts from an empty journal again, and so sends the same.
     let (coordinator, corrections) = corrections(3, &[1]).await;
     assert_eq!(corrections[..2], [0.0, 0.0]);
     near(&corrections[2..], 0.5);
@@ -212,7 +212,7 @@ async fn what_a_failed_round_would_have_changed_does_not_count() {
     near(&corrections[1..], 0.5);
 }
 
-/// Records of version 7, the first with control variates: written once, by the ignored test below, and never again.
+/// Records of version 7, the first with control variates: written once, by the ignored test below.
 fn version_7(file: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots/v7").join(file)
 }

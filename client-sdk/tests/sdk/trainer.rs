@@ -1,4 +1,4 @@
-//! Errors of trainers: each is a local error, after which the participant gives up the place and sends nothing.
+//! Errors of trainers: each is a local error, after which the participant gives up the place without an update.
 
 use std::sync::{Arc, Mutex};
 

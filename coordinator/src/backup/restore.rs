@@ -1,6 +1,7 @@
 //! Restores a backup for a stopped coordinator.
 //!
-//! Everything is verified before any change. While files are moved, a marker file beside the database prevents a coordinator from starting.
+//! Everything is verified before any change. While files are moved, a marker file next to the database prevents a
+//! coordinator from starting.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -20,10 +21,10 @@ use super::{BackupError, OnProgress, PausedTask, Places, Progress, RestoreReport
 use crate::maintenance::damage::is_damage;
 use crate::privacy::seal::Sealer;
 
-/// Suffixes of the files beside a SQLite database.
+/// Suffixes of the files next to a SQLite database.
 const BESIDE: [&str; 3] = ["-wal", "-shm", "-journal"];
 
-/// The marker of an unfinished restore, beside the database.
+/// The marker of an unfinished restore, next to the database.
 pub(crate) fn restoring(database: &Path) -> PathBuf {
     beside(database, ".restoring")
 }

@@ -99,8 +99,8 @@ impl Sealer {
         Self::new(&random.bytes(), [SecretStore::in_memory(), SecretStore::in_memory()], random)
     }
 
-    /// Opens the key in a file, or creates it with access only for its owner. Release keys and the ends of privacy ledgers are in folders
-    /// beside it, named like the file with the extensions `releases` and `ledgers`.
+    /// Opens the key in a file, or creates it with access only for its owner. Release keys and the ends of privacy
+    /// ledgers are in folders next to it, named like the file with the extensions `releases` and `ledgers`.
     ///
     /// # Errors
     /// [`SealError`].
@@ -344,12 +344,12 @@ impl Opener<'_> {
     }
 }
 
-/// The store of release keys beside a sealing key.
+/// The store of release keys next to a sealing key.
 fn releases_beside(seal_key: &Path) -> SecretStore {
     SecretStore::in_folder(seal_key.with_extension("releases"))
 }
 
-/// The folder with the ends of privacy ledgers, beside a sealing key.
+/// The folder with the ends of privacy ledgers, next to a sealing key.
 pub(crate) fn ledgers_beside(seal_key: &Path) -> PathBuf {
     seal_key.with_extension("ledgers")
 }

@@ -1,4 +1,4 @@
-//! What must hold once faults have stopped, and at the very end.
+//! Invariants once faults have stopped, and at the very end.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_secs(400);
 const LATE: Duration = Duration::from_secs(60);
 
 impl Facts {
-    /// At the end: nothing that was published or charged has changed since.
+    /// At the end: all published versions and all charges are unchanged.
     pub(crate) async fn is_kept(&mut self, rows: &Store, disk: &Disk) -> Result<(), Broken> {
         self.state = None;
         self.check(rows, disk).await
@@ -52,7 +52,7 @@ impl Facts {
         Ok(())
     }
 
-    /// At the very end: no blob and no key is left that nothing names.
+    /// At the very end: all blobs and keys are referenced.
     pub(crate) async fn is_tidy(&self, rows: &Store, disk: &Disk, keys: &Path) -> Result<(), Broken> {
         let named = rows.read("named", |tx| Box::pin(async move { tx.referenced_blobs().await })).await;
         let named = named.map_err(unread)?;

@@ -3,7 +3,7 @@
 /// Maximum number of concurrent connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
-    /// In the handshake, or being told that there is no room; half as many per address.
+    /// In the handshake, or being rejected for lack of room; half as many per address.
     pub arriving: usize,
     /// With an operator token.
     pub operators: usize,

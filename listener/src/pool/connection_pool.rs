@@ -2,11 +2,11 @@
 //!
 //! A participant is recognized by the handshake's certificate, if valid, or by the first request with such a
 //! certificate; an operator by the first valid token. Every other peer, whatever its certificate, is a stranger.
-//! Strangers share a few slots for a short time, so known peers never wait for them.
+//! Strangers share a few slots for a short time, so known peers do not wait for them.
 //!
-//! A balancer's connection, where requests are signed, carries the requests of many, one after the other: it is nobody's, and
-//! stays. Its request takes the slot there that a connection takes elsewhere, until its answer is sent: that of the certificate
-//! that signed it, or a stranger's.
+//! A balancer's connection, where requests are signed, carries the requests of many peers, one after the other. It
+//! belongs to none of them, and stays. Its request takes the slot there that a connection takes elsewhere, until its
+//! answer is sent: that of the certificate that signed it, or a stranger's.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -36,13 +36,13 @@ use crate::unsent::{ConnectionBudget, Unsent, Waits};
 
 /// When a rejected peer may come back.
 pub const COME_BACK_S: u16 = 15;
-/// Age after which a connection in the handshake, or being told that there is no room, may be closed to make room.
+/// Age after which a connection in the handshake, or being rejected for lack of room, may be closed to make room.
 const ARRIVING_GRACE: Duration = Duration::from_secs(2);
 
 /// Current connections of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionCounts {
-    /// In the handshake, or being told that there is no room.
+    /// In the handshake, or being rejected for lack of room.
     pub arriving: usize,
     /// Without good credentials.
     pub strangers: usize,
@@ -50,7 +50,7 @@ pub struct ConnectionCounts {
     pub members: usize,
     /// With an operator token.
     pub operators: usize,
-    /// Bytes of answers that no socket has taken yet.
+    /// Bytes of answers that are still outside of sockets.
     pub unsent_bytes: usize,
 }
 
@@ -131,7 +131,7 @@ enum PeerKind {
     Stranger {
         _slot: Slot,
     },
-    /// There is no slot for it, and it is told so.
+    /// All slots are taken, and the peer gets an error.
     TurnedAway {
         _slot: Slot,
     },

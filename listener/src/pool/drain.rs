@@ -29,7 +29,8 @@ const LINGER: Duration = Duration::from_secs(10);
 /// The body, after its handler has dropped it.
 pub(crate) struct UnreadBody(Arc<Guarded<Option<Body>>>);
 
-/// Lends the request's body to its handler. Returns no [`UnreadBody`] if there is no body, or if the request has an `Expect` header.
+/// Lends the request's body to its handler. Returns an [`UnreadBody`] unless the body is empty or the request has an
+/// `Expect` header.
 pub(crate) fn lend(request: Request<Body>) -> (Request<Body>, Option<UnreadBody>) {
     if request.body().is_end_stream() || request.headers().contains_key(header::EXPECT) {
         return (request, None);

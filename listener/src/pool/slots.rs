@@ -97,8 +97,8 @@ impl Slots {
         metrics::gauge!("tributary_connections", "kind" => self.kind).set(u32::try_from(taken).unwrap_or(u32::MAX));
     }
 
-    /// A slot for another connection of this peer, which `end` closes if it has to make room; `None` if there is no
-    /// room.
+    /// A slot for another connection of this peer, which `end` closes if it has to make room; `None` if all slots are
+    /// taken.
     pub(crate) fn take(&self, peer: Key, end: &CancellationToken, now: Instant) -> Option<Slot> {
         let SlotLimits { all: (all_max, all_crowded), each: (each_max, each_crowded) } = self.bounds;
         self.taken.with(|taken| {

@@ -1,4 +1,4 @@
-//! Answers that are not yet sent: bounded per connection, per peer and in total, and dropped when nobody reads them.
+//! Answers that are not yet sent: bounded per connection, per peer and in total, and dropped when they stay unread.
 //!
 //! A peer decides how fast it reads. With HTTP/2 it can send hundreds of requests over one connection and read none of
 //! the answers. So every answer is passed on in pieces that count until the socket has taken them, and a connection
@@ -71,7 +71,7 @@ impl Unsent {
         Self { bounds, streamed: Arc::new(Semaphore::new(bounds.streamed)), peers: Guarded::default() }
     }
 
-    /// Bytes of answers that no socket has taken yet.
+    /// Bytes of answers that are still outside of sockets.
     pub(crate) fn bytes(&self) -> usize {
         let peers = self.peers.lock();
         let debtors = peers.values().filter_map(Weak::upgrade);
@@ -205,7 +205,7 @@ impl AnswerBudget {
         let streamed = Arc::clone(&self.streamed);
         let unread = Arc::clone(&self.unread);
         Box::pin(async move {
-            // A stream that waits because its peer does not read makes no progress either, on any of its connections.
+            // A stream that is blocked by its peer on another connection counts as unread, too.
             let behind = WaitingStream::begin(unread);
             // `None` only if one were closed, which none ever is.
             let connection = connection.acquire_many_owned(bytes).await.ok()?;

@@ -1,4 +1,4 @@
-//! Answers of several peers, taken late or never.
+//! Answers of several peers, taken late or left unread.
 
 use std::net::Ipv4Addr;
 

@@ -69,7 +69,7 @@ impl LocalCoordinator {
     /// A token with which one participant may enrol, under this name if one is given.
     ///
     /// # Errors
-    /// [`SimulationError`] if the coordinator gives none.
+    /// [`SimulationError`] if the coordinator rejects the request.
     pub async fn enrollment_token(&self, name: Option<String>) -> Result<Zeroizing<String>, SimulationError> {
         let body = CreateEnrollmentToken { name, ..CreateEnrollmentToken::default() };
         let reply: EnrollmentTokenReply = self.network.make(route::ENROLLMENT_TOKENS, &body).await?;

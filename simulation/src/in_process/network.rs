@@ -34,7 +34,7 @@ pub struct Exchange {
     pub up: u64,
     /// Bytes of the answer's body.
     pub down: u64,
-    /// If the answer was only "nothing yet" and the participant waits: what to ask again.
+    /// If the answer was only "nothing yet" and the participant waits: the request to repeat.
     pub open: Option<Request>,
 }
 
@@ -43,8 +43,8 @@ pub struct Network {
     router: Router,
     /// An operator's token.
     token: String,
-    /// The model that was fetched last. A version never changes, so the next request for it is authorized by the coordinator
-    /// and given these bytes, as a cache on the way would.
+    /// The model that was fetched last. A version is immutable, so the coordinator authorizes the next request for it,
+    /// and these bytes answer it, as a cache on the way would.
     cached: Mutex<Option<Arc<ModelFile>>>,
 }
 
@@ -87,7 +87,7 @@ impl Network {
         self.ask(peer, waiting(request, left)).await
     }
 
-    /// A model version's file. Nothing cuts a transfer off here, so there is never a part to go on behind.
+    /// A model version's file. Transfers here are always complete.
     ///
     /// # Errors
     /// [`TransportError`], as the coordinator refuses it.
@@ -130,7 +130,7 @@ impl Network {
         Ok(http::Response::from_parts(parts, body))
     }
 
-    /// Looks at something as an operator; none if it is not there.
+    /// Reads a view as an operator; `None` if it does not exist.
     ///
     /// # Errors
     /// [`SimulationError::Refused`] or [`SimulationError::Coordinator`].

@@ -23,7 +23,7 @@ const PKCS8_ED25519: [u8; 16] = [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65,
 /// A participant and what it remembers.
 #[derive(Default)]
 pub struct Participant {
-    /// None while the device is off.
+    /// `None` while the device is off.
     machine: Option<Machine>,
     journal: Journal,
     /// Who it was last, and what the coordinator knows of a connection on which that was shown.
@@ -32,7 +32,7 @@ pub struct Participant {
 
 /// What a participant wants to do next.
 pub struct Advance {
-    /// Neither keeping nor loading a record: that was done on the way.
+    /// An action except keeping or loading a record: those are done on the way.
     pub action: Action,
     /// Its events so far.
     pub events: Vec<Event>,
@@ -93,7 +93,7 @@ impl Participant {
         self.machine.as_mut()
     }
 
-    /// What the coordinator knows of a connection on which its certificate is shown; none before it has one.
+    /// The coordinator's view of a connection on which its certificate is shown; `None` before it has one.
     pub fn peer(&mut self) -> Option<Peer> {
         if let Some(identity) = self.machine.as_ref().and_then(Machine::identity)
             && self.identified.as_ref().is_none_or(|(known, _)| !Arc::ptr_eq(known, identity))
@@ -106,11 +106,10 @@ impl Participant {
     }
 }
 
-/// An Ed25519 key of the next 32 bytes that are drawn, so that a run can be repeated. No key that guards anything is made like
-/// this.
+/// An Ed25519 key of the next 32 bytes that are drawn, so that a run can be repeated. Real keys need a secret source.
 ///
 /// # Errors
-/// [`IdentityError`] if the bytes are no key.
+/// [`IdentityError`] if the bytes are not a key.
 pub fn signing_key(rng: &mut impl Rng) -> Result<SigningKey, IdentityError> {
     let mut pkcs8 = Zeroizing::new([0; 48]);
     pkcs8[..16].copy_from_slice(&PKCS8_ED25519);

@@ -23,7 +23,7 @@ use crate::{Experiment, Progress, SimulationError};
 
 /// Maximum lifetime of certificates: renewal is not simulated.
 const CERTIFICATE_LIFETIME_S: u64 = 366 * 24 * 3600;
-/// How long participants let a poll be held open. Polls of half a minute would say nothing else, only more often.
+/// How long participants let a poll be held open. Polls of half a minute would give the same results, only more often.
 const POLL: Duration = Duration::from_secs(3600);
 /// Devices available at the beginning arrive within this time.
 const ARRIVAL: Duration = Duration::from_secs(10);

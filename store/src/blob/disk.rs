@@ -55,7 +55,7 @@ pub(crate) struct DiskBlobs {
 }
 
 impl DiskBlobs {
-    /// Opens the folder, creates what is missing and removes leftovers of unfinished writers.
+    /// Opens the folder, creates missing parts and removes leftovers of unfinished writers.
     pub(crate) async fn open(folder: PathBuf, clock: Arc<dyn Clock>) -> Result<Self> {
         blocking(move || {
             let lock = Arc::new(prepare(&folder)?);
@@ -123,7 +123,7 @@ impl DiskBlobs {
         Ok((FileRead { file, size: metadata.len(), is_known: false }, identity, known))
     }
 
-    /// Opens the file, and verifies it if there is no verdict.
+    /// Opens the file, and verifies it unless its state is known.
     fn look_closely(&self, digest: Digest) -> Result<FileRead> {
         let (read, identity, known) = self.look(digest)?;
         let is_whole = match known {
@@ -371,8 +371,8 @@ fn flush_parent(path: &Path) -> io::Result<()> {
     private::flush_folder(path.parent().unwrap_or(Path::new("")))
 }
 
-/// A missing file is a lost blob, unless the whole folder is missing, such as an unmounted disk: then nothing is lost,
-/// and the operation can be retried. What is not a regular file is a damaged blob.
+/// A missing file is a lost blob, unless the whole folder is missing, such as an unmounted disk: then the operation can
+/// be retried. A path that is not a regular file is a damaged blob.
 fn missing(error: io::Error, folder: &Path, digest: Digest) -> StoreError {
     if error.kind() == io::ErrorKind::NotFound && folder.join(LOCK).exists() {
         StoreError::MissingBlob(digest)

@@ -13,9 +13,9 @@ const THREADS: usize = 11;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// The queue of file operations. They do not use the runtime's blocking threads, which must stay free for statements
-/// that wait for the database's disk, whatever the number of uploads. Nor do jobs wait for a permit: granting it needs
-/// the runtime, which has the bytes of all uploads to decrypt first, while more arrive.
+/// The queue of file operations. They avoid the runtime's blocking threads, which must stay free for statements
+/// that wait for the database's disk, whatever the number of uploads. A permit would not do: granting it needs the
+/// runtime, which first decrypts the bytes of all uploads, while more arrive.
 struct Files {
     waiting: Mutex<Waiting>,
     more: Condvar,
@@ -33,7 +33,7 @@ static FILES: Files =
 /// Runs `act` on a blocking thread as soon as one is free. Once started, it completes even if the caller is gone.
 ///
 /// # Errors
-/// A fault if `act` panics, or if no thread can be started.
+/// A fault if `act` panics, or if a thread cannot be started.
 pub async fn with_files<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> Result<T> {
     let (tell, told) = oneshot::channel();
     FILES.add(Box::new(move || {
@@ -88,7 +88,7 @@ impl Files {
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
-        // No panic can leave the queue inconsistent.
+        // The queue stays consistent after a panic.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -43,13 +43,13 @@ pub trait BlobStore: Send + Sync {
     /// Stores bytes.
     ///
     /// # Errors
-    /// `Full` if there is no room.
+    /// `Full` if the disk is full.
     async fn put_bytes(&self, bytes: Bytes) -> Result<Digest>;
 
     /// Stores bytes that arrive piece by piece.
     ///
     /// # Errors
-    /// `Full` if there is no room.
+    /// `Full` if the disk is full.
     async fn writer(&self) -> Result<Box<dyn BlobWriter>>;
 
     /// Opens a blob for reading piece by piece. The digest is not verified: to verify it, read it completely through a
@@ -66,8 +66,8 @@ pub trait BlobStore: Send + Sync {
     /// `MissingBlob`; `Corrupt` if the bytes do not have the digest.
     async fn open_verified(&self, digest: Digest) -> Result<Box<dyn BlobRead>>;
 
-    /// As [`Self::open`], without reading any of it. The bytes are known ([`BlobRead::cannot_have_changed`]) if this process
-    /// stored or verified the blob, and detects no change of its file since.
+    /// As [`Self::open`], without reading any of it. The bytes are known ([`BlobRead::cannot_have_changed`]) if this
+    /// process stored or verified the blob, and its file is unchanged since.
     ///
     /// # Errors
     /// `MissingBlob`.
@@ -90,45 +90,46 @@ pub trait BlobStore: Send + Sync {
         self.open_verified(digest).await.map(drop)
     }
 
-    /// Size in bytes; `None` if there is no such blob.
+    /// Size in bytes; `None` if the blob is not stored.
     async fn len(&self, digest: Digest) -> Result<Option<u64>>;
 
-    /// Removes a blob, whatever refers to it: equal bytes are one blob. False if there was none. Open readers may
-    /// continue. To remove garbage, use [`BlobStore::collect`].
+    /// Removes a blob, whatever refers to it: equal bytes are one blob. Returns false if it was not stored. Open
+    /// readers may continue. To remove garbage, use [`BlobStore::collect`].
     async fn delete(&self, digest: Digest) -> Result<bool>;
 
-    /// Removes a blob that was last stored `age` ago or earlier. False if it was stored since, or if there is none. So garbage that
-    /// is stored again during collection is spared.
+    /// Removes a blob that was last stored `age` ago or earlier. Returns false if it was stored since, or is missing.
+    /// So garbage that is stored again during collection is spared.
     async fn collect(&self, digest: Digest, age: Duration) -> Result<bool>;
 
-    /// All blobs last stored `age` ago or earlier, in no particular order; those of age zero are all there are.
+    /// All blobs last stored `age` ago or earlier, in any order. An age of zero lists all blobs.
     async fn list(&self, age: Duration) -> Result<Vec<Digest>>;
 
-    /// Stores the blobs of `needed` again wherever a copy lacks them; returns how many. Does nothing unless there are
-    /// several copies and it is time to compare them.
+    /// Stores the blobs of `needed` again wherever a copy lacks them; returns how many. Acts only if there are several
+    /// copies and it is time to compare them.
     async fn even_out(&self, _needed: &HashSet<Digest>) -> Result<usize> {
         Ok(0)
     }
 
-    /// What an operator should know of copies that are away, one line each.
+    /// Problems of unreachable copies that an operator should know, one line each.
     fn troubles(&self) -> Vec<String> {
         Vec::new()
     }
 }
 
-/// Writes a blob piece by piece. Dropping it before the end leaves nothing.
+/// Writes a blob piece by piece. Dropping it before the end discards the bytes.
 #[async_trait]
 pub trait BlobWriter: Send {
     /// Appends bytes.
     ///
     /// # Errors
-    /// `Full` if there is no room. After any error the writer must be dropped.
+    /// `Full` if the disk is full. After any error the writer must be dropped.
     async fn write(&mut self, chunk: Bytes) -> Result<()>;
 
-    /// Makes the blob durable and returns its digest and size. If `expected` is given and differs, nothing is kept.
+    /// Makes the blob durable and returns its digest and size. If `expected` is given and differs, the bytes are
+    /// discarded.
     ///
     /// # Errors
-    /// `Full` if there is no room; `Conflict` if the digest is not the expected one.
+    /// `Full` if the disk is full; `Conflict` if the digest is not the expected one.
     async fn finish(self: Box<Self>, expected: Option<Digest>) -> Result<(Digest, u64)>;
 }
 

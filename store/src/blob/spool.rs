@@ -1,4 +1,4 @@
-//! Files with bytes that arrive piece by piece, hashed on the way: what becomes of one is decided at its end.
+//! Files with bytes that arrive piece by piece, hashed on the way. The end decides whether a file is kept.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write as _};
@@ -12,8 +12,8 @@ use ring::digest::{Context, SHA256};
 use super::{BlobRead, finish_digest};
 use crate::error::{Result, StoreError};
 
-/// Number of bytes buffered before they are passed to a blocking thread: enough to amortise the hand-over, and no more,
-/// since every upload in progress holds as many.
+/// Number of bytes buffered before they are passed to a blocking thread: just enough to amortise the hand-over, since
+/// every upload in progress holds as many.
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// A file that is not a blob yet; removed when dropped, unless it was renamed.
@@ -24,7 +24,7 @@ pub(super) struct Unfinished {
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        // After the rename there is no file; any other failure leaves one that the next start removes.
+        // After the rename the file is gone; any other failure leaves one that the next start removes.
         let _ = fs::remove_file(&self.path);
     }
 }

@@ -11,10 +11,10 @@ use crate::error::{Result, StoreError};
 /// Bytes that are read at once.
 const PIECE: usize = 1 << 20;
 
-/// Stores in `to` what `blob` reads, from where it is now. Its bytes are verified on the way; what was in its place is replaced.
+/// Copies the blob that `blob` reads into `to`, and replaces an existing copy. Its bytes are verified on the way.
 ///
 /// # Errors
-/// `Corrupt` if the bytes do not have the digest, and those of either store; then nothing is stored.
+/// `Corrupt` if the bytes do not have the digest, and those of either store; the blob is then not stored.
 pub async fn transfer(mut blob: Box<dyn BlobRead>, to: &dyn BlobStore, digest: Digest) -> Result<()> {
     let mut writer = to.writer().await?;
     loop {

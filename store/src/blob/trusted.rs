@@ -57,7 +57,7 @@ impl Verdicts {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Digest, (Identity, bool)>> {
-        // No panic can leave the map inconsistent.
+        // The map stays consistent after a panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -29,7 +29,7 @@ pub async fn an_input_counts_once(store: &Store) {
     refused!(store, |tx| tx.insert_admitted(&[*stranger]));
 }
 
-/// An input that was folded before, or never admitted, is rejected: it would count twice, or never.
+/// An input that was folded before or lacks admission is rejected: it would count twice, or not at all.
 pub async fn inputs_are_folded_once_and_in_order(store: &Store) {
     let open = &collecting(store, 3).await;
     let result: Result<()> = store
@@ -61,7 +61,7 @@ pub async fn inputs_are_folded_once_and_in_order(store: &Store) {
     assert_eq!(left.unwrap(), 1);
 }
 
-/// A score belongs to an input; there is none without one.
+/// A score belongs to an input; a score without an input is rejected.
 pub async fn inputs_are_given_scores(store: &Store) {
     let open = &collecting(store, 2).await;
     let result: Result<()> = store

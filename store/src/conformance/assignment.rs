@@ -14,7 +14,7 @@ use super::sample::{
 use crate::entity::listed_assignment::AssignmentFilter;
 use crate::{Result, Store};
 
-/// The whole cohort is stored or none of it; pages are contiguous.
+/// A cohort is stored as a whole; pages are contiguous.
 pub async fn a_cohort_is_drawn_and_listed(store: &Store) {
     let open = &collecting(store, 3).await;
     let result: Result<()> = store
@@ -40,7 +40,7 @@ pub async fn a_cohort_is_drawn_and_listed(store: &Store) {
     }
 }
 
-/// A page says of each place what is said of it alone.
+/// A page gives each place its own facts.
 pub async fn a_page_of_a_cohort_has_names_inputs_scores_and_histories(store: &Store) {
     let open = &collecting(store, 3).await;
     let result: Result<()> = store
@@ -101,7 +101,7 @@ pub async fn the_last_round_that_counted_is_found(store: &Store) {
                 assert_eq!(tx.last_counted(task, reporter).await?, Some(done.key));
                 assert_eq!(tx.last_counted(task, silent).await?, None);
                 assert_eq!(tx.last_counted(super::sample::task_id(9), reporter).await?, None);
-                // A later round that failed does not count, whoever reported.
+                // A later round that failed does not count, even with reports.
                 let later = &round(1, 2, 1);
                 tx.insert_round(later).await?;
                 tx.insert_assignments(&[assignment(later, 1), assignment(later, 2)]).await?;
@@ -150,7 +150,7 @@ pub async fn participants_that_refuse_are_found(store: &Store) {
     result.unwrap();
 }
 
-/// A change that expects another state has no effect; effective changes are recorded and counted.
+/// A change that expects another state is ignored; effective changes are recorded and counted.
 pub async fn states_change_by_compare_and_swap_with_history(store: &Store) {
     let open = &collecting(store, 3).await;
     let result: Result<()> = store

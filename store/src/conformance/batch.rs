@@ -125,7 +125,7 @@ pub async fn offers_are_replaced_and_revealed_once(store: &Store) {
     refused!(store, |tx| tx.insert_batch_offer(&offer(9, 1)));
 }
 
-/// A failed draw counts against those who have not revealed, in its task and from `since` on, and until a later draw has a result.
+/// A failed draw counts against silent members, in its task and from `since` on, and until a later draw has a result.
 pub async fn failed_draws_name_those_who_did_not_reveal(store: &Store) {
     collecting(store, 3).await;
     let result: Result<()> = store
@@ -169,7 +169,7 @@ async fn owing(tx: &mut Transaction<'_>) -> Result<[bool; 3]> {
     Ok(owing)
 }
 
-/// Participants 1 and 3 are in one batch, 2 and 4 in another, and 5 in none.
+/// Participants 1 and 3 are in one batch, 2 and 4 in another. Participant 5 is in neither batch.
 fn batches() -> [(ParticipantId, Digest); 4] {
     [(1, 8), (2, 7), (3, 8), (4, 7)].map(|(who, batch)| (participant_id(who), digest(batch)))
 }
@@ -209,7 +209,7 @@ pub async fn excluded_inputs_are_late(store: &Store) {
             Box::pin(async move {
                 let (key, id) = (open.key, participant_id);
                 report(tx, open, &[1, 2, 3]).await?;
-                // 4 has sent nothing, so nothing changes for it.
+                // Participant 4 has sent no input, so its state stays.
                 tx.exclude_inputs(key, &[id(2), id(4)], after(50), "its batch is not complete").await?;
                 for (who, is_in) in [(1, true), (2, false), (3, true), (4, false)] {
                     assert_eq!(tx.admitted(key, id(who)).await?.is_some(), is_in, "{who}");

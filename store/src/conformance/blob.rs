@@ -78,7 +78,7 @@ pub async fn a_blob_is_read_piece_by_piece(store: &Store) {
     assert_eq!(rest, "789");
 }
 
-/// Storing again what was removed is storing it.
+/// A removed blob can be stored again.
 pub async fn blobs_are_deleted_and_listed_by_age(store: &Store) {
     let blobs = store.blobs();
     let address = blobs.put_bytes(Bytes::from_static(b"abc")).await.unwrap();

@@ -48,7 +48,7 @@ pub async fn states_of_superseded_versions_are_not_needed(store: &Store) {
                 }
                 let models = (200..=204).map(digest);
                 let needed = |states: &[u8]| models.clone().chain(states.iter().map(|&n| digest(220 + n))).collect();
-                // The open round starts from version 0, which has none.
+                // The open round starts from version 0, which lacks a blob.
                 assert_eq!(tx.referenced_blobs().await?, needed(&[3, 4]));
                 assert!(tx.transition_round(open, &moved(open, RoundState::Cancelled, after(3))).await?);
                 tx.insert_round(&round(1, 2, 1)).await?;

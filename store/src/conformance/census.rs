@@ -6,7 +6,7 @@ use super::sample::{NOW, collecting, model_version, participant_id, task};
 use crate::entity::census::Census;
 use crate::{Result, Store};
 
-/// What is there is counted, and what has ended or was revoked is not.
+/// Existing rows are counted; ended and revoked ones are left out.
 pub async fn what_is_there_is_counted(store: &Store) {
     let empty: Result<Census> = store.read("test", |tx| Box::pin(async move { tx.census().await })).await;
     let none = TaskStatus::ALL.map(|status| (status, 0)).to_vec();

@@ -30,7 +30,7 @@ async fn ready(tx: &mut Transaction<'_>, at: i64) -> Result<Vec<ParticipantId>> 
     Ok(ready)
 }
 
-/// A renewed check-in lasts longer with the same content; a removed one stays removed, and none is shortened.
+/// A renewed check-in lasts longer with the same content. A removed one stays removed, and an expiry only moves later.
 pub async fn check_ins_are_renewed_only_where_they_are(store: &Store) {
     collecting(store, 1).await;
     let result: Result<()> = store
@@ -57,7 +57,7 @@ pub async fn check_ins_are_renewed_only_where_they_are(store: &Store) {
     result.unwrap();
 }
 
-/// Keys that are taken back count for no draw, and a participant that was drawn keeps them.
+/// Keys that are taken back are excluded from draws. A drawn participant keeps its keys.
 pub async fn keys_are_taken_back_from_whoever_waits(store: &Store) {
     collecting(store, 1).await;
     let result: Result<()> = store
@@ -84,7 +84,8 @@ pub async fn keys_are_taken_back_from_whoever_waits(store: &Store) {
     result.unwrap();
 }
 
-/// A participant that refuses a task is no candidate, keys or not, until it does not refuse it any more; it is counted by its reason.
+/// A participant that refuses a task is excluded from its candidates, with or without keys, until the refusal ends. It
+/// is counted by its reason.
 pub async fn whoever_refuses_is_counted_and_no_candidate(store: &Store) {
     collecting(store, 1).await;
     let result: Result<()> = store
@@ -146,7 +147,7 @@ pub async fn candidates_are_those_ready_with_their_history(store: &Store) {
                     duration_ms: None,
                     round_trip_ms: None,
                 };
-                // The attempt is still selecting: nobody waits for 1.
+                // The attempt is still selecting, so it does not wait for participant 1.
                 assert_eq!(found[0], expected(1, 2, Some((1, after(50)))));
                 assert_eq!(found[1], expected(2, 1, Some((1, NOW))));
                 assert_eq!(found[2], expected(3, 0, None));
@@ -216,7 +217,7 @@ pub async fn check_ins_are_replaced_removed_and_expire(store: &Store) {
     refused!(store, |tx| tx.upsert_check_ins(stranger));
 }
 
-/// A check-in ends only if nothing newer was written, wherever that was.
+/// A check-in ends unless a newer one was written, by any process.
 pub async fn check_ins_end_unless_there_is_a_newer_one(store: &Store) {
     collecting(store, 1).await;
     let result: Result<()> = store
@@ -237,7 +238,7 @@ pub async fn check_ins_end_unless_there_is_a_newer_one(store: &Store) {
     result.unwrap();
 }
 
-/// What a participant says of its line and of rounds that it has sent inputs for, until it says something else.
+/// A participant's report of its slow connection and of lost rounds stays until its next report.
 pub async fn check_ins_tell_of_slow_lines_and_lost_rounds(store: &Store) {
     collecting(store, 1).await;
     let result: Result<()> = store

@@ -92,7 +92,7 @@ pub async fn a_reader_sees_one_state(store: &Store) {
     assert_eq!(reading.await.unwrap(), (0, 0));
 }
 
-/// Of two callers that decided on the same stored round, one moves it and the other is told.
+/// Of two callers that decided on the same stored round, one moves it and the other gets false.
 pub async fn a_round_is_moved_by_one_of_two(store: &Store) {
     let open = collecting(store, 1).await;
     let mut movers = JoinSet::new();

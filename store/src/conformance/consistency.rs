@@ -6,7 +6,7 @@ use super::sample::{admitted, after, collecting, digest, model_version, moved, p
 use crate::entity::partial_sum::PartialSum;
 use crate::{Result, Store};
 
-/// Rows that were written as a coordinator writes them break no rule; each row that is missing or too many breaks one.
+/// Rows that were written as a coordinator writes them satisfy all rules; each missing or superfluous row breaks one.
 pub async fn rules_that_are_broken_are_found(store: &Store) {
     let open = &collecting(store, 2).await;
     let result: Result<()> = store

@@ -12,7 +12,7 @@ use crate::entity::round::RoundFilter;
 use crate::entity::token::TaskScope;
 use crate::{Result, Store, Transaction};
 
-/// The sum of the task's `number`th round, released after as many milliseconds as its blob says.
+/// The sum of round `number`, released at `blob` milliseconds.
 fn sum(of: u128, number: u32, blob: u8, work: Option<SumWork>) -> NoisedSumRow {
     let (attempt, created_at) = (round(of, number, 1).key, after(blob.into()));
     NoisedSumRow { attempt, blob: digest(blob), participants: 1, created_at, work }

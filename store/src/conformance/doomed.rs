@@ -27,7 +27,7 @@ fn is_refused<T>(named: &Result<T>, blob: Digest) -> bool {
     matches!(named, Err(StoreError::BeingRemoved(found)) if *found == blob)
 }
 
-/// Whatever a row would name: model, state, input, sums. What a row names is not doomed.
+/// Covers all rows that name blobs: models, states, inputs, sums. A named blob is not doomed.
 pub async fn no_row_names_a_doomed_blob(store: &Store) {
     let open = &collecting(store, 2).await;
     let kept: Result<()> = store
@@ -63,7 +63,7 @@ pub async fn no_row_names_a_doomed_blob(store: &Store) {
     assert!(is_refused(&named, blob));
 }
 
-/// The race of a collector with whoever stores the same bytes again: the blob is there whenever a row names it.
+/// A collector races with a writer that stores the same bytes again: the blob is there whenever a row names it.
 pub async fn what_is_stored_during_its_removal_is_stored_once_more(store: &Store) {
     super::sample::collecting(store, 1).await;
     let (blobs, bytes) = (store.blobs(), Bytes::from_static(b"the same again"));
@@ -81,7 +81,7 @@ pub async fn what_is_stored_during_its_removal_is_stored_once_more(store: &Store
     assert_eq!(doom(store, &[blob]).await, []);
 }
 
-/// Whoever stored the blob in time may name it at once, and needs no second attempt.
+/// A writer that stored the blob in time may name it immediately, in its first attempt.
 pub async fn a_blob_that_was_spared_is_named_when_that_is_known(store: &Store) {
     super::sample::collecting(store, 1).await;
     let blob = store.blobs().put_bytes(Bytes::from_static(b"young again")).await.unwrap();
@@ -95,7 +95,7 @@ pub async fn a_blob_that_was_spared_is_named_when_that_is_known(store: &Store) {
     named.unwrap();
 }
 
-/// What a collector that died has doomed is found by the next; what was collected is forgotten after a time.
+/// The next collector finds the blobs that a dead one has doomed. Collected blobs are forgotten after a time.
 pub async fn dooms_are_found_again_and_forgotten(store: &Store) {
     let [first, second] = [digest(1), digest(2)];
     doom(store, &[first, second]).await;
@@ -112,7 +112,7 @@ pub async fn dooms_are_found_again_and_forgotten(store: &Store) {
     assert_eq!(abandoned().await.unwrap(), [first]);
 }
 
-/// A blob is named or doomed, whichever comes first, and never both.
+/// A blob is either named or doomed, whichever comes first.
 pub async fn naming_and_dooming_take_turns(store: &Store) {
     let open = super::sample::collecting(store, 1).await;
     for n in 1..=20 {
@@ -128,7 +128,7 @@ pub async fn naming_and_dooming_take_turns(store: &Store) {
             name.await
         });
         let doomed = doom(store, &[blob]).await;
-        // Nobody removes it, so that whoever names it need not wait.
+        // Records the removal immediately, so that the naming transaction need not wait.
         collected(store, &doomed).await;
         let named = naming.await.unwrap();
         match doomed.is_empty() {

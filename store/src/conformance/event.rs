@@ -21,7 +21,7 @@ fn placing(id: u64, position: u64) -> Placing {
     Placing { id, position, hash: digest(u8::try_from(position).unwrap()) }
 }
 
-/// Gives all events positions that have none, as whoever chains them does.
+/// Gives positions to all events that lack one, as the chaining worker does.
 async fn number_all(store: &Store) -> Result<usize> {
     store
         .transact("number", |tx| {
@@ -50,7 +50,7 @@ async fn found(store: &Store, before: Option<u64>, search: EventSearch, limit: u
     rows.unwrap().iter().map(|row| row.position).collect()
 }
 
-/// Everything that changes state is an event of the very transaction that changes it, by whom it says.
+/// Every change of state adds an event in the same transaction, with its actor.
 pub async fn a_change_is_an_event_of_its_transaction(store: &Store) {
     let open = &round(1, 1, 1);
     let result: Result<()> = store
@@ -240,7 +240,7 @@ impl FromRow for PlanLine {
     }
 }
 
-/// Those of somebody who did little are found in a long log by an index, once the database has looked at its rows.
+/// An index finds the few events of one actor in a long log, once the database has statistics of its rows.
 pub async fn events_of_an_actor_are_found_by_an_index(store: &Store) {
     const EVENTS: u32 = 2_000;
     let result: Result<()> = store
@@ -273,7 +273,7 @@ pub async fn events_of_an_actor_are_found_by_an_index(store: &Store) {
         let (sql, named) = actor.sql();
         let explained: &'static str = Box::leak(format!("{} {}", store.rows.explain(), sql.of_all).into_boxed_str());
         let filter = &EventFilter::default();
-        // In one transaction: a connection of SQLite that is open already does not see what another one has found.
+        // In one transaction: an open connection of SQLite does not see the statistics that another one gathered.
         let result: Result<Vec<PlanLine>> = store
             .transact("test", |tx| {
                 Box::pin(async move {
@@ -287,7 +287,7 @@ pub async fn events_of_an_actor_are_found_by_an_index(store: &Store) {
     }
 }
 
-/// An event gets one position, and a position one event, whoever gives them.
+/// An event gets one position, and a position one event, with any number of writers.
 pub async fn an_event_gets_one_position(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {
@@ -312,7 +312,7 @@ pub async fn an_event_gets_one_position(store: &Store) {
     assert!(matches!(give(first).await, Err(StoreError::Conflict(_))), "it has one");
     assert!(matches!(give(placing(ids[0], 2)).await, Err(StoreError::Conflict(_))), "it has another");
     assert!(matches!(give(second).await, Err(StoreError::Conflict(_))), "the position is taken");
-    // Two workers at once, neither of which knows of the other: all rows have positions in the end, without gaps.
+    // Two independent workers run concurrently: all rows have positions in the end, without gaps.
     let (one, other) = tokio::join!(number_all(store), number_all(store));
     for numbering in [one, other] {
         assert!(matches!(numbering, Ok(_) | Err(StoreError::Busy | StoreError::Conflict(_))), "{numbering:?}");
@@ -325,7 +325,7 @@ pub async fn an_event_gets_one_position(store: &Store) {
     assert_eq!(result.unwrap(), Some((3, digest(3))));
 }
 
-/// The database itself refuses to change or remove an event, whatever a program asks of it.
+/// The database itself rejects every statement that changes or removes an event.
 pub async fn an_event_is_never_changed(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {

@@ -3,7 +3,7 @@
 use super::sample::digest;
 use crate::{Result, Store};
 
-/// The first fingerprint of a thing stays, whoever comes with another.
+/// The first fingerprint of a thing stays if another one is offered.
 pub async fn the_first_fingerprint_stays(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {

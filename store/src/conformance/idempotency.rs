@@ -4,7 +4,7 @@ use super::sample::{after, digest};
 use crate::entity::idempotency::IdempotentAnswer;
 use crate::{Result, Store};
 
-/// Keys are distinguished by scope, never overwritten, and removed after they expire.
+/// Keys are distinguished by scope, written once, and removed after they expire.
 pub async fn an_answer_is_found_again_until_it_expires(store: &Store) {
     let answer = |n: u8| IdempotentAnswer { request_sha256: digest(n), status: 201, body: vec![0, n, 255] };
     let result: Result<()> = store

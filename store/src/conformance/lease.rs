@@ -41,7 +41,7 @@ pub async fn a_lease_is_held_renewed_and_released(store: &Store) {
     result.unwrap();
 }
 
-/// Who lost it cannot renew it by an old token, whoever has had it since and however often it was free.
+/// A former holder cannot renew the lease by an old token, however many holders and gaps came since.
 pub async fn no_two_acquisitions_of_a_lease_have_one_token(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {
@@ -66,7 +66,8 @@ pub async fn no_two_acquisitions_of_a_lease_have_one_token(store: &Store) {
     result.unwrap();
 }
 
-/// A lease that starts later than one that is asked for would end is free: no clock that is behind for less takes it away.
+/// A lease that starts later than a requested one would end is free. A clock that is less far behind cannot take it
+/// away.
 pub async fn a_clock_set_back_does_not_make_a_lease_immortal(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {

@@ -7,8 +7,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a suite of tests says what is broken by panicking")]
 
-/// Asserts that a change by itself is refused as a conflict: `refused!(store, |tx| tx.insert_round(round))`. It has a
-/// transaction of its own: after an error PostgreSQL takes no further statement.
+/// Asserts that a single change is rejected as a conflict: `refused!(store, |tx| tx.insert_round(round))`. It has a
+/// transaction of its own: after an error PostgreSQL rejects further statements.
 macro_rules! refused {
     ($store:expr, |$tx:ident| $change:expr) => {{
         let result: crate::Result<()> =

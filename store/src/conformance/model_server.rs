@@ -4,13 +4,13 @@ use super::sample::{after, task, task_id};
 use crate::entity::model_server::ModelServer;
 use crate::{Result, Store};
 
-/// What a server of this task said at this time; it counts for 100 ms.
+/// The report of a server of this task at this time; it is valid for 100 ms.
 fn server(of: u128, name: &str, at: i64) -> ModelServer {
     let report = format!("{{\"said\":{at}}}");
     ModelServer { task: task_id(of), name: name.to_owned(), report, told_at: after(at), expires_at: after(at + 100) }
 }
 
-/// A server is listed with what it said last, by its name, until that expires or it leaves.
+/// A server is listed with its last report, by its name, until that expires or the server leaves.
 pub async fn a_server_counts_until_it_leaves_or_is_silent(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {
@@ -46,7 +46,7 @@ pub async fn a_server_counts_until_it_leaves_or_is_silent(store: &Store) {
     refused!(store, |tx| tx.put_model_server(orphan, 9));
 }
 
-/// Those that count are bounded for each task, and what is silent takes no place.
+/// The number of reporting servers of a task is bounded. A silent server takes no place.
 pub async fn servers_of_a_task_are_bounded(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {

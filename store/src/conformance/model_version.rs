@@ -42,7 +42,7 @@ pub async fn versions_are_added_and_listed(store: &Store) {
     result.unwrap();
 }
 
-/// Stored to the last bit; a norm that would clip nothing or everything is rejected.
+/// Stored to the last bit; a norm that would clip everything, or cannot clip, is rejected.
 pub async fn a_clipping_norm_comes_back_or_is_refused(store: &Store) {
     let task = &task(1, "one");
     let result: Result<()> = store.transact("test", |tx| Box::pin(async move { tx.insert_task(task).await })).await;
@@ -67,7 +67,8 @@ pub async fn a_clipping_norm_comes_back_or_is_refused(store: &Store) {
     result.unwrap();
 }
 
-/// The row of a version stays, its blob is needed no more; not of one that is pinned, excepted, or where an open round begins.
+/// Removing an old version keeps its row and releases its blob. Pinned and excepted versions and the base of an open
+/// round keep their blobs.
 pub async fn old_versions_are_removed_unless_they_are_needed(store: &Store) {
     collecting(store, 1).await;
     let result: Result<()> = store

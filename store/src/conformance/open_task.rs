@@ -1,4 +1,4 @@
-//! Guarantees of what a participant that asks for work may find.
+//! Guarantees of the queries that a polling participant triggers.
 
 use federation::id::TaskId;
 use federation::round::{Round, RoundLimits, RoundState};
@@ -10,8 +10,8 @@ use crate::entity::open_task::OpenTask;
 use crate::entity::task::TaskRow;
 use crate::{Result, Store};
 
-/// Those that are ACTIVE, draw the cohort of a round or still need the participant, oldest first; with a name, that task, whatever its
-/// status.
+/// Open tasks are ACTIVE, draw the cohort of a round or still need the participant; the list begins with the oldest.
+/// With a name, it has that task in any status.
 pub async fn open_tasks_are_those_with_work(store: &Store) {
     let open = &collecting(store, 2).await;
     let result: Result<()> = store
@@ -41,14 +41,14 @@ pub async fn open_tasks_are_those_with_work(store: &Store) {
                     assert_eq!(ids(found), [(task_id(id), id == 1)]);
                 }
                 assert_eq!(tx.open_tasks(member, Some("none")).await?, []);
-                // Who asks is told whatever there is for it.
+                // A glance returns the certificates and the open tasks of the participant.
                 for name in [None, Some("two"), Some("none")] {
                     let seen = tx.glance(member, name).await?.unwrap();
                     assert_eq!(Some(seen.certificates), tx.certificates(member).await?);
                     assert_eq!(seen.tasks, tx.open_tasks(member, name).await?);
                     assert_eq!(tx.glance(stranger, name).await?, None);
                 }
-                // Whoever has a place is needed also while its task is paused.
+                // A participant with a place is needed even while its task is paused.
                 assert!(
                     tx.set_task_status(open.key.task, &[TaskStatus::Active], TaskStatus::Paused, after(2), None)
                         .await?
@@ -78,7 +78,7 @@ pub async fn open_tasks_are_those_with_work(store: &Store) {
     result.unwrap();
 }
 
-/// The next round is told of while it is SELECTING, to everybody who may be drawn.
+/// The next round is announced while it is SELECTING, to all participants that it may draw.
 pub async fn a_round_that_selects_is_told_to_those_it_may_draw(store: &Store) {
     let first = &collecting(store, 2).await;
     let result: Result<()> = store

@@ -67,7 +67,7 @@ pub async fn a_renewal_keeps_the_previous_certificate(store: &Store) {
                 tx.insert_participant(&participant(2)).await?;
                 assert!(tx.set_certificate(id, digest(1), digest(11), after(2_000), NOW).await?);
                 assert_eq!(tx.certificates(id).await?, Some(certificates(1, digest(11), Some(digest(1)))));
-                // A participant that got no answer shows the same certificate again, any number of times.
+                // A participant whose answer was lost shows the same certificate again, any number of times.
                 for n in 12..=14 {
                     assert!(tx.set_certificate(id, digest(1), digest(n), after(2_500), NOW).await?);
                     let row = tx.participant(id).await?.unwrap();
@@ -94,7 +94,7 @@ pub async fn a_renewal_keeps_the_previous_certificate(store: &Store) {
         .transact("test", |tx| {
             Box::pin(async move {
                 assert!(!tx.set_certificate(participant_id(9), digest(15), digest(17), after(3_000), NOW).await?);
-                // After another enrolment, no earlier certificate is valid.
+                // Another enrolment ends all earlier certificates.
                 assert!(tx.set_certificate(id, digest(15), digest(18), after(3_000), NOW).await?);
                 assert!(tx.replace_certificate(id, digest(19), after(4_000), NOW).await?);
                 assert_eq!(tx.certificates(id).await?, Some(certificates(1, digest(19), None)));
@@ -106,7 +106,7 @@ pub async fn a_renewal_keeps_the_previous_certificate(store: &Store) {
     result.unwrap();
 }
 
-/// A revoked participant keeps its time of revocation and gets no certificate.
+/// A revoked participant keeps its time of revocation, and its requests for certificates are rejected.
 pub async fn revoking_happens_once(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {
@@ -146,7 +146,7 @@ pub async fn revoking_happens_once(store: &Store) {
     result.unwrap();
 }
 
-/// Lists are narrowed down by labels, of which all must be there, and by whether somebody is revoked.
+/// Lists are filtered by labels, all of which must match, and by revocation.
 pub async fn participants_are_narrowed_down(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {

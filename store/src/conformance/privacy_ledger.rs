@@ -31,7 +31,7 @@ async fn three_attempts(tx: &mut Transaction<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Rows are contiguous, each attempt has at most one, and a rejected row leaves nothing.
+/// Rows are contiguous, each attempt has at most one, and a rejected row is rolled back.
 pub async fn a_ledger_grows_at_its_end_alone(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {
@@ -131,7 +131,7 @@ pub async fn the_head_is_replaced_together_with_its_row(store: &Store) {
     assert_eq!(found.unwrap(), (Some("b".to_owned()), 0));
 }
 
-/// A caller that counted before another one appended is told so.
+/// A caller whose count is stale because another caller appended gets `Conflict`.
 pub async fn of_two_who_charge_at_once_one_has_to_look_again(store: &Store) {
     let result: Result<()> = store.transact("test", |tx| Box::pin(three_attempts(tx))).await;
     result.unwrap();

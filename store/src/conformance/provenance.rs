@@ -8,9 +8,9 @@ fn row(version: u32, record: &str) -> ProvenanceRow {
     ProvenanceRow { task: task_id(1), version, record: record.to_owned(), signature: vec![7; 64] }
 }
 
-/// A version has one record, byte for byte as it was signed, and only its author replaces it; nothing else has one.
+/// A version has one record, byte for byte as it was signed, and only its author replaces it.
 pub async fn a_record_belongs_to_its_version_and_may_be_signed_again(store: &Store) {
-    // Neither white space nor the order of keys is the store's.
+    // The store preserves white space and the order of keys.
     let (first, again) = (&row(0, "{ \"b\":1,\"a\":1.0}"), &row(0, "{}"));
     let result: Result<()> = store
         .transact("test", |tx| {

@@ -47,7 +47,7 @@ pub async fn a_task_has_one_open_round(store: &Store) {
     result.unwrap();
 }
 
-/// A transition from a state that the round has left has no effect; effective ones are recorded with their counts.
+/// A transition from a state that the round has left is ignored; effective ones are recorded with their counts.
 pub async fn transitions_are_compare_and_swap_with_history(store: &Store) {
     let open = &collecting(store, 2).await;
     let result: Result<()> = store

@@ -112,7 +112,7 @@ pub async fn what_an_attempt_made_and_cost_is_found(store: &Store) {
     result.unwrap();
 }
 
-/// Of each round the latest attempt counts, whatever the state; other tasks do not.
+/// The latest attempt of each round counts, in any state; other tasks do not.
 pub async fn the_rounds_of_a_task_are_added_up(store: &Store) {
     let open = &collecting(store, 3).await;
     let result: Result<()> = store

@@ -254,7 +254,7 @@ pub(super) async fn report(tx: &mut Transaction<'_>, round: &Round, participants
     Ok(())
 }
 
-/// What is counted of one attempt.
+/// The counts of one attempt.
 pub(super) async fn summary(tx: &mut Transaction<'_>, key: Attempt) -> Result<RoundSummary> {
     let mut found = tx.round_summaries(key.task, &[(key.round, key.attempt)]).await?;
     assert_eq!(found.len(), 1);

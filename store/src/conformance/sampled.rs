@@ -51,7 +51,7 @@ pub async fn the_population_is_counted_in_the_order_of_enrolment(store: &Store) 
     result.unwrap();
 }
 
-/// Nobody is drawn twice for an attempt, a draw belongs to its attempt, and it can be deleted.
+/// A participant is drawn at most once for an attempt, a draw belongs to its attempt, and it can be deleted.
 pub async fn a_draw_is_kept_until_it_is_forgotten(store: &Store) {
     let open = &collecting(store, 4).await;
     let result: Result<()> = store

@@ -4,7 +4,7 @@ use super::sample::{collecting, task, task_id};
 use crate::entity::participant::ParticipantFilter;
 use crate::{Result, Store};
 
-/// Reverting leaves nothing, and migrating again gives the schema of an empty database.
+/// Reverting removes everything, and migrating again gives the schema of an empty database.
 pub async fn it_goes_down_and_up_again(store: &Store) {
     collecting(store, 2).await;
     store.rows.revert_schema().await.unwrap();
@@ -19,7 +19,7 @@ pub async fn it_goes_down_and_up_again(store: &Store) {
         })
         .await;
     result.unwrap();
-    // Nothing is missing: this has no effect.
+    // The schema is complete, so this has no effect.
     store.rows.migrate_schema().await.unwrap();
     let found: Result<_> = store.read("test", |tx| Box::pin(async move { tx.task(task_id(1)).await })).await;
     assert_eq!(found.unwrap(), Some(task(1, "one")));

@@ -46,7 +46,7 @@ pub async fn the_first_secret_stays_until_it_is_forgotten(store: &Store) {
     result.unwrap();
 }
 
-/// An empty or oversized secret is rejected and leaves nothing.
+/// An empty or oversized secret is rejected and rolled back.
 pub async fn a_secret_is_bounded(store: &Store) {
     let task = &task(1, "one");
     let result: Result<()> = store.transact("test", |tx| Box::pin(async move { tx.insert_task(task).await })).await;
@@ -71,8 +71,8 @@ pub async fn a_secret_is_bounded(store: &Store) {
     result.unwrap();
 }
 
-/// Stores `bytes` as the task's secrets, one of maximum length and many that share their pages: bytes that no file may
-/// contain after [`forget`]. The task has number 1, and is created if missing.
+/// Stores `bytes` as the task's secrets, one of maximum length and many that share their pages. All files must be free
+/// of these bytes after [`forget`]. The task has number 1, and is created if missing.
 pub async fn remember(store: &Store, bytes: &[u8]) {
     let result: Result<()> = store
         .transact("test", |tx| {

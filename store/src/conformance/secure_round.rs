@@ -1,5 +1,5 @@
-//! Guarantees of rounds with secure aggregation: whom each phase waits for, and what happens to those that do not
-//! answer.
+//! Guarantees of rounds with secure aggregation: the participants that each phase waits for, and the fate of silent
+//! ones.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,8 @@ use crate::entity::round::RoundChange;
 use crate::entity::session_message::MessageKind::{Complaint, Consistency, Input, Shares, Unmasking};
 use crate::{Result, Store, Transaction};
 
-/// No phase lets a second round open; each history entry counts the participants that brought the round there.
+/// The round stays open in every phase, so a second one is rejected. Each history entry counts the participants that
+/// brought the round there.
 pub async fn a_round_is_open_in_every_phase_and_history_counts_answers(store: &Store) {
     let open = &sharing(store, 5).await;
     let second = &round(1, 1, 2);
@@ -186,7 +187,7 @@ pub async fn the_missing_drop_out_in_their_phase(store: &Store) {
     result.unwrap();
 }
 
-/// Which of these participants a round needs; none of them may be drawn into another one meanwhile.
+/// The given participants that a round needs. Asserts that the round's members cannot be drawn into another one.
 async fn needed(tx: &mut Transaction<'_>, participants: &[u8]) -> Result<Vec<u8>> {
     let mut needed = Vec::new();
     let mut free = Vec::new();
@@ -216,8 +217,8 @@ async fn check_in(tx: &mut Transaction<'_>, participants: &[u8]) -> Result<()> {
     tx.upsert_check_ins(&participants.iter().map(check_in).collect::<Vec<_>>()).await
 }
 
-/// A participant that restarts gets its place back, whatever it has answered so far; without secure aggregation, an
-/// accepted input ends its part.
+/// A participant that restarts gets its place back, after any of its answers; without secure aggregation, an accepted
+/// input ends its part.
 pub async fn a_participant_is_needed_until_it_has_answered_everything(store: &Store) {
     let open = &sharing(store, 5).await;
     let result: Result<()> = store
@@ -251,7 +252,7 @@ pub async fn a_participant_is_needed_until_it_has_answered_everything(store: &St
     result.unwrap();
 }
 
-/// It can no longer answer; its input, once accepted, stays in the sum.
+/// A revoked participant cannot answer any more; its input, once accepted, stays in the sum.
 pub async fn a_revoked_participant_is_waited_for_no_more(store: &Store) {
     let open = &sharing(store, 4).await;
     let result: Result<()> = store

@@ -40,7 +40,7 @@ pub async fn a_message_counts_once(store: &Store) {
     }
 }
 
-/// In the order of ids, whatever the order of arrival.
+/// In the order of ids, for any order of arrival.
 pub async fn messages_are_listed_and_counted_by_kind(store: &Store) {
     let open = &collecting(store, 4).await;
     let result: Result<()> = store
@@ -69,7 +69,7 @@ pub async fn messages_are_listed_and_counted_by_kind(store: &Store) {
     result.unwrap();
 }
 
-/// Clearing removes a message's content, and nothing else.
+/// Clearing removes a message's content only.
 pub async fn a_cleared_message_was_still_sent(store: &Store) {
     let open = &collecting(store, 2).await;
     let result: Result<()> = store
@@ -98,7 +98,7 @@ pub async fn a_cleared_message_was_still_sent(store: &Store) {
     result.unwrap();
 }
 
-/// Stores `bytes` as a session and as messages of three kinds: bytes that no file may contain after [`forget`].
+/// Stores `bytes` as a session and as messages of three kinds. All files must be free of these bytes after [`forget`].
 pub async fn remember(store: &Store, bytes: &[u8]) {
     let open = &collecting(store, 3).await;
     let result: Result<()> = store

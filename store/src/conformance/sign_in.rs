@@ -37,7 +37,7 @@ fn identity(n: u8) -> Holder {
     Holder::Identity(KnownIdentity { issuer: "https://id.example".to_owned(), subject_sha256: digest(n), claim_values })
 }
 
-/// It is found until it is ended, expires or is removed; whatever becomes of its token.
+/// It is found until it is ended, expires or is removed, independently of its token.
 pub async fn a_sign_in_counts_until_it_ends(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {
@@ -98,7 +98,7 @@ pub async fn the_oldest_sign_ins_of_a_token_go_first(store: &Store) {
     result.unwrap();
 }
 
-/// It says of whoever the identity provider knows what the provider said, and is bounded for each of them apart.
+/// A sign-in of an identity keeps the identity provider's claims, and the number of sign-ins is bounded per identity.
 pub async fn a_sign_in_may_be_of_an_identity(store: &Store) {
     let of = |n: u8, subject: u8| SignIn { holder: identity(subject), ..sign_in(n, 1) };
     let result: Result<()> = store

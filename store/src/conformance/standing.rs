@@ -8,7 +8,7 @@ use crate::entity::session_message::MessageKind;
 use crate::entity::standing::Standing;
 use crate::{Result, Store};
 
-/// One statement tells round, place, input and the message asked for, in the order of the questions.
+/// One statement returns round, place, input and the requested message, in the order of the questions.
 pub async fn everybody_asked_for_is_told_in_order(store: &Store) {
     let open = &collecting(store, 3).await;
     let result: Result<()> = store

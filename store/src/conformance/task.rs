@@ -33,7 +33,7 @@ pub async fn a_name_is_free_again_once_its_task_is_over(store: &Store) {
     result.unwrap();
 }
 
-/// A change that expects another status has no effect; effective changes are recorded.
+/// A change that expects another status is ignored; effective changes are recorded.
 pub async fn status_changes_by_compare_and_swap_with_history(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {
@@ -107,7 +107,7 @@ pub async fn tasks_are_listed_newest_first(store: &Store) {
     result.unwrap();
 }
 
-/// Forfeited rounds neither count as completed nor publish a version.
+/// Forfeited rounds do not count as completed, and end without a version.
 pub async fn forfeited_rounds_are_counted(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {

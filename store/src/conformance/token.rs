@@ -136,7 +136,7 @@ pub async fn operator_tokens_are_found_listed_and_revoked(store: &Store) {
     result.unwrap();
 }
 
-/// What a token is limited to is read as it was written; one that expires is none that lasts.
+/// A token's limits are read as they were written. An expiring token is not a lasting one.
 pub async fn an_operator_token_keeps_its_limits(store: &Store) {
     let expiring = OperatorToken { expires_at: Some(after(9)), ..operator(1) };
     let scoped = OperatorToken { tasks: TaskScope::Only(vec![task_id(2), task_id(1)]), ..operator(2) };

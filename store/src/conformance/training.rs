@@ -108,7 +108,7 @@ pub async fn an_update_is_aggregated_once(store: &Store) {
                 for n in [1, 2] {
                     assert!(tx.set_assignment_state(key, participant_id(n), &from, to, NOW, None).await?);
                 }
-                // The second participant was told to train again before collection closed.
+                // The second participant got another training before collection closed.
                 tx.grant_trainings(task, &ids(&[2]), 1, NOW, after(100)).await?;
                 let ready = [1, 3].map(|n| check_in(n, Some(Claim { serial: 1, is_ready: true })));
                 tx.upsert_check_ins(&ready).await?;

@@ -15,7 +15,7 @@ async fn insert(store: &Store, n: u128) -> Result<()> {
     store.transact("test", |tx| Box::pin(async move { tx.insert_task(&task(n, &format!("task-{n}"))).await })).await
 }
 
-/// Whatever ends a transaction before its commit undoes all of it and releases its locks.
+/// A transaction that ends before its commit, in any way, is rolled back and releases its locks.
 pub async fn an_error_or_a_drop_leaves_nothing(store: &Store) {
     let failed: Result<()> = store
         .transact("test", |tx| {
@@ -44,7 +44,7 @@ pub async fn an_error_or_a_drop_leaves_nothing(store: &Store) {
             .await;
         result
     });
-    // The sender is dropped once the row is inserted: nothing else can end the wait.
+    // The sender is dropped once the row is inserted: only that ends the wait.
     reached.await.unwrap_err();
     transaction.abort();
     assert!(transaction.await.unwrap_err().is_cancelled());
@@ -75,7 +75,7 @@ pub async fn a_read_refuses_changes(store: &Store) {
     assert!(!stored(store, 1).await);
 }
 
-/// A transaction that does not fit leaves nothing and reports it, and the next one that fits succeeds.
+/// A transaction that does not fit is rolled back with an error, and the next one that fits succeeds.
 pub async fn a_full_disk_is_told_and_survived(store: &Store) {
     insert(store, 1).await.unwrap();
     store.rows.limit_pages(1).await.unwrap();

@@ -63,8 +63,8 @@ pub async fn the_first_announced_input_counts(store: &Store) {
     refused!(store, |tx| tx.announce_upload(stranger));
 }
 
-/// Parts are needed while their round is open and no partial sum holds the input; an admitted input that is a tree of parts has no
-/// size to compare its blob with. Then all of it is forgotten.
+/// Parts are needed until their round ends or a partial sum holds the input. An admitted input that is a tree of parts
+/// lacks a size to compare its blob with. Afterwards all of it is forgotten.
 pub async fn parts_are_needed_until_their_input_is_folded_or_its_round_has_ended(store: &Store) {
     let open = &collecting(store, 3).await;
     let needed = |expected: &'static [u8]| {
@@ -119,7 +119,7 @@ pub async fn parts_are_needed_until_their_input_is_folded_or_its_round_has_ended
     assert_eq!(forgotten.unwrap(), 2);
 }
 
-/// A doomed part is not named, nor is a doomed tree.
+/// An upload cannot name a doomed part or a doomed tree.
 pub async fn no_upload_names_a_doomed_blob(store: &Store) {
     let open = &collecting(store, 1).await;
     let doomed = &[digest(11), digest(10)];

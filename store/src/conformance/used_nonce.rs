@@ -6,12 +6,12 @@ use super::sample::digest;
 use crate::Store;
 use crate::entity::used_nonce::NONCES_KEPT;
 
-/// A time that no database has reached.
+/// A time far in the future of any database.
 fn after(ms: i64) -> Timestamp {
     Timestamp(4_000_000_000_000 + ms)
 }
 
-/// Whoever is second is told so, until the nonce is forgotten.
+/// A second use of the nonce is rejected until the nonce is forgotten.
 pub async fn a_nonce_is_used_once(store: &Store) {
     let used = async |n: u8, expires_ms: i64| {
         let (digest, expires) = (digest(n), after(expires_ms));

@@ -1,6 +1,6 @@
-//! What a database has to do for this crate: run statements with bound values in transactions, and give their rows.
+//! The interface of a database: run statements with bound values in transactions, and return their rows.
 //!
-//! Everything above is written once: what is bound and read is a [`Value`], and each entity's statements lie with its
+//! Everything above is written once: bound and read values are a [`Value`], and each entity's statements lie with its
 //! type. A module of its own below, such as `sqlite`, implements [`Backend`] and [`Driver`] for one database.
 
 #[macro_use]
@@ -94,7 +94,7 @@ pub(crate) trait Backend: Send + Sync {
     #[cfg(feature = "conformance")]
     async fn migrate_schema(&self) -> Result<()>;
 
-    /// The words before a query that have the database tell its plan, and run nothing.
+    /// The prefix that makes the database return a query's plan instead of running it.
     #[cfg(feature = "conformance")]
     fn explain(&self) -> &'static str;
 }
@@ -117,13 +117,13 @@ pub(crate) trait Driver: Send {
 
 /// A statement with its arguments.
 pub(crate) struct Query<'q> {
-    /// SQL, with braces for what databases spell differently:
+    /// SQL, with braces for the differences between databases:
     ///
     /// - `{?4 participant:bytes serial:integer}` has the rows of argument 4, a [`Value::List`], with these columns. Kinds
     ///   are `bytes`, `integer`, `real` and `text`;
     /// - `{carries labels ?3}` is whether the object of texts in a column has all that are in the one of argument 3;
-    /// - `{text actor token}` is the text of this name in the object in a column, NULL if it has none. An index of it is written as databases
-    ///   spell it;
+    /// - `{text actor token}` is the text of this name in the object in a column, NULL if it is missing. An index of it
+    ///   is written as databases spell it;
     /// - `{now}` is the time in milliseconds since 1970 where several processes share the database, else NULL.
     ///
     /// `CROSS JOIN … ON` is a join whose left side SQLite has to read first.
@@ -139,7 +139,7 @@ impl<'q> Query<'q> {
         Ok(query)
     }
 
-    /// A copy that borrows nothing.
+    /// An owned copy.
     pub(crate) fn into_owned(self) -> Query<'static> {
         Query { sql: self.sql, arguments: self.arguments.into_iter().map(Value::into_owned).collect() }
     }

@@ -5,7 +5,7 @@ use super::value::Bind;
 /// A type that is a whole row of a table.
 pub(crate) trait Record: Bind {
     const INSERT: &'static str;
-    /// Inserts nothing if the table has a row with one of its unique keys.
+    /// Skips the insertion if the table has a row with one of its unique keys.
     const INSERT_IF_ABSENT: &'static str;
 }
 

@@ -17,14 +17,14 @@ pub(crate) trait Values {
     /// The value at a position, counted from 0, that the row has.
     ///
     /// # Errors
-    /// What is wrong with the column, as in "column … is not UTF-8".
+    /// The error of the column, as in "column … is not UTF-8".
     fn value(&self, position: usize) -> Read<Value<'_>>;
 }
 
-/// What a row holds: a record by its columns' names ([`columns!`]), or values by their positions.
+/// Content of a row: a record by its columns' names ([`columns!`]), or values by their positions.
 pub(crate) trait FromRow: Sized + Send + 'static {
     /// # Errors
-    /// `Corrupt` if a column holds no such value; `Fault` if there is no such column.
+    /// `Corrupt` if a column holds another kind of value; `Fault` if the column is missing.
     fn from_row(row: &Row<'_>) -> Result<Self>;
 }
 

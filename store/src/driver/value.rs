@@ -42,17 +42,17 @@ pub(crate) trait Bind: Send + Sync {
 /// A value of one column.
 pub(crate) trait Column: Sized + Send + 'static {
     /// # Errors
-    /// What is wrong with the column, as in "column … is NULL".
+    /// The error of the column, as in "column … is NULL".
     fn from_value(value: &Value<'_>) -> Read<Self>;
 }
 
-/// What was read of a column, or what is wrong with it.
+/// The value of a column, or its error.
 pub(crate) type Read<T> = std::result::Result<T, String>;
 
 /// A value or a list as JSON, for a column.
 pub(crate) struct Json<T>(pub(crate) T);
 
-/// JSON of what several statements take.
+/// JSON for an argument that several statements take.
 pub(crate) fn json<T: Serialize + ?Sized>(value: &T) -> Result<String> {
     serde_json::to_string(value).map_err(StoreError::fault)
 }
@@ -310,7 +310,7 @@ mod tests {
     use crate::sqlite::SqliteBackend;
     use crate::transaction::Transaction;
 
-    /// The first row of a query in a database in memory, where nothing waits.
+    /// The first row of a query in a database in memory, which answers without waiting.
     fn first<T: FromRow>(sql: &'static str, arguments: impl Bind) -> Result<Option<T>> {
         let database = SqliteBackend::open_memory()?;
         let driver = database.begin("test", Mode::Read).now_or_never().unwrap()?;

@@ -16,15 +16,15 @@ pub struct Admitted {
     /// Size of the body, in bytes.
     pub bytes: u64,
     pub accepted_at: Timestamp,
-    /// Whether the partial sum already contains it; its blob is then no longer needed.
+    /// Whether the partial sum already contains it; its blob is then garbage.
     pub folded: bool,
 }
 
 record!("admitted", Admitted { attempt, participant, sha256, bytes, accepted_at, folded });
 
 impl Transaction<'_> {
-    /// Admits inputs of participants that have none in their attempts; returns how many those are. The others' stay as they
-    /// are.
+    /// Admits inputs of participants without one in their attempts; returns how many those are. Existing inputs stay as
+    /// they are.
     ///
     /// # Errors
     /// `Conflict` if a participant has no assignment in that attempt; `BeingRemoved`.
@@ -78,7 +78,7 @@ impl Transaction<'_> {
         .await
     }
 
-    /// Inputs that no partial sum holds yet, in the order they were accepted.
+    /// Inputs that are still outside the partial sum, in the order they were accepted.
     pub async fn unfolded(&mut self, attempt: Attempt, limit: u32) -> Result<Vec<Admitted>> {
         self.list(
             "SELECT * FROM admitted WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND folded = 0
@@ -132,7 +132,7 @@ impl Transaction<'_> {
     /// Records the anomaly scores of these inputs: finite and not negative.
     ///
     /// # Errors
-    /// `Conflict` if one of them is not there, or a score is none.
+    /// `Conflict` if one of the inputs is missing, or a score is negative or not finite.
     pub async fn set_anomaly_scores(&mut self, attempt: Attempt, scores: &[(ParticipantId, f64)]) -> Result<()> {
         let finite: Vec<_> = scores.iter().filter(|(_, score)| score.is_finite()).copied().collect();
         let changed = self

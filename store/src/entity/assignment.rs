@@ -101,8 +101,8 @@ impl Transaction<'_> {
         .await
     }
 
-    /// Participants that gave up a place in round `from` or later, since `since`, with a detail like this pattern, and that have
-    /// reported in no such round after that.
+    /// Participants that gave up a place in round `from` or later, since `since`, with a detail like this pattern, and
+    /// without a report in such a round after that.
     pub async fn refusing(
         &mut self,
         task: TaskId,
@@ -136,9 +136,9 @@ impl Transaction<'_> {
         .await
     }
 
-    /// The assignment in which a round still needs this participant; the oldest if there are several. That is: the
-    /// round is SHARING or COLLECTING and the participant has not reported; or the attempt has a session, and the
-    /// participant has reported but neither dropped out nor sent its UNMASKING message, the last one required.
+    /// The assignment in which a round still needs this participant; the oldest if there are several. The round is
+    /// SHARING or COLLECTING and the participant has not reported. Or the attempt has a session, the participant has
+    /// reported and has not dropped out, and its UNMASKING message, the last one required, is missing.
     pub async fn pending_assignment(&mut self, participant: ParticipantId) -> Result<Option<Assignment>> {
         self.find("SELECT * FROM pending_place WHERE participant = ?1 ORDER BY assigned_at, task LIMIT 1", participant)
             .await
@@ -391,7 +391,7 @@ impl Transaction<'_> {
 
     /// The last COMPLETED attempt of the task for which this participant is REPORTED: whose sum holds its input.
     pub async fn last_counted(&mut self, task: TaskId, participant: ParticipantId) -> Result<Option<Attempt>> {
-        // From the last round backwards, and no further than to the first that is found.
+        // Searches from the last round backwards, and stops at the first match.
         self.find(
             "SELECT a.task, a.number, a.attempt FROM round AS r CROSS JOIN assignment AS a
                ON a.task = r.task AND a.number = r.number AND a.attempt = r.attempt AND a.participant = ?2

@@ -77,7 +77,7 @@ impl Transaction<'_> {
         .await
     }
 
-    /// Whether the task's last draw that ended has no result.
+    /// Whether the task's last draw that ended lacks a result.
     pub async fn has_batch_draw_failed(&mut self, task: TaskId) -> Result<bool> {
         self.get(
             "SELECT EXISTS (SELECT 1 FROM batch_draw AS last WHERE task = ?1 AND failed = 1 AND NOT EXISTS (
@@ -104,15 +104,16 @@ impl Transaction<'_> {
         .await
     }
 
-    /// Stores a participant's first offer for a draw. Returns false, and changes nothing, if it has one already.
+    /// Stores a participant's first offer for a draw. Returns false and keeps the first one if it has made an offer.
     ///
     /// # Errors
-    /// `Conflict` if there is no such draw or participant.
+    /// `Conflict` if the draw or the participant does not exist.
     pub async fn insert_batch_offer(&mut self, offer: &BatchOffer) -> Result<bool> {
         self.insert_if_absent(offer).await
     }
 
-    /// Replaces a stored offer and its time, for a draw whose pool is not fixed. Returns false if there is none.
+    /// Replaces a stored offer and its time, for a draw whose pool is not fixed. Returns false if the participant has
+    /// made no offer.
     pub async fn replace_batch_offer(&mut self, offer: &BatchOffer) -> Result<bool> {
         self.change_one(
             "UPDATE batch_offer SET offered_at = ?3, offer = ?4 WHERE draw = ?1 AND participant = ?2",
@@ -132,7 +133,7 @@ impl Transaction<'_> {
     }
 
     /// Fixes the pool of a draw that takes offers, sets the deadline of the reveals, and deletes the offers of
-    /// participants outside the pool. Returns false if it takes none.
+    /// participants outside the pool. Returns false if the draw has stopped taking offers.
     pub async fn fix_batch_pool(
         &mut self,
         draw: Uuid,
@@ -155,7 +156,8 @@ impl Transaction<'_> {
         Ok(is_fixed)
     }
 
-    /// Stores a participant's nonce. Returns false, and changes nothing, if it has one already or has made no offer.
+    /// Stores a participant's nonce. Returns false and keeps the row if the nonce is stored already or the offer is
+    /// missing.
     pub async fn set_batch_reveal(&mut self, draw: Uuid, participant: ParticipantId, reveal: &Bytes) -> Result<bool> {
         self.change_one(
             "UPDATE batch_offer SET reveal = ?3 WHERE draw = ?1 AND participant = ?2 AND reveal IS NULL",
@@ -181,7 +183,7 @@ impl Transaction<'_> {
     /// Stores the batches of members of a cohort.
     ///
     /// # Errors
-    /// `Conflict` if a member has no assignment in the attempt, or a batch already.
+    /// `Conflict` if a member lacks an assignment in the attempt, or has a batch already.
     pub async fn insert_assignment_batches(
         &mut self,
         attempt: Attempt,

@@ -20,7 +20,7 @@ pub struct BlobReference {
 }
 
 task_spec::named_enum! {
-    /// What a row needs a blob for.
+    /// Use of a blob by a row.
     pub enum BlobUse: "use of a blob" {
         /// A published model version.
         Model = "model",
@@ -50,7 +50,7 @@ impl Transaction<'_> {
         Ok(named.chain(uploaded).collect())
     }
 
-    /// The same without uploaded models, with what needs each. A blob that several rows need is there as often.
+    /// The same without uploaded models, with the use of each. A blob that several rows need is there as often.
     pub async fn blob_references(&mut self) -> Result<Vec<BlobReference>> {
         self.list(
             "WITH open_round AS (SELECT task, number, attempt, base_version FROM round

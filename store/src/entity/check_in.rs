@@ -36,7 +36,7 @@ pub struct CheckIn {
 }
 
 impl CheckIn {
-    /// A check-in with nothing but the number of examples.
+    /// A check-in with only the number of examples.
     #[must_use]
     pub fn new(
         participant: ParticipantId,
@@ -121,8 +121,8 @@ macro_rules! candidates {
 }
 
 impl Transaction<'_> {
-    /// Stores check-ins; a newer one of the same participant and task replaces the older, but keeps its keys if it has
-    /// none itself.
+    /// Stores check-ins. A newer one of the same participant and task replaces the older, but keeps its keys unless it
+    /// brings its own.
     ///
     /// # Errors
     /// `Conflict` if a participant or task does not exist, or keys are too long.
@@ -218,7 +218,7 @@ impl Transaction<'_> {
         self.list(candidates!(", check_in.keys", keyed!()), arguments).await
     }
 
-    /// The fixed batches that participants checked in for the task at `now` report; without those that report none.
+    /// The fixed batches that participants checked in for the task at `now` report.
     pub async fn reported_batches(&mut self, task: TaskId, now: Timestamp) -> Result<Vec<(ParticipantId, Digest)>> {
         self.list(
             "SELECT participant, batch FROM check_in WHERE task = ?1 AND expires_at > ?2 AND batch IS NOT NULL",
@@ -248,8 +248,8 @@ impl Transaction<'_> {
         .await
     }
 
-    /// Takes back a participant's keys for an attempt, so that it is not drawn by them. Returns false, and changes nothing, if a round needs
-    /// the participant already.
+    /// Takes back a participant's keys for an attempt, so that it is not drawn by them. Returns false and keeps the
+    /// keys if a round needs the participant already.
     pub async fn release_keys(&mut self, attempt: Attempt, participant: ParticipantId) -> Result<bool> {
         if self.pending_assignment(participant).await?.is_some() {
             return Ok(false);

@@ -1,4 +1,4 @@
-//! Rules between rows that no constraint of the schema can express; they hold at every commit.
+//! Rules between rows that the schema's constraints cannot express; they hold at every commit.
 
 use federation::id::TaskId;
 

@@ -1,4 +1,4 @@
-//! Devices that worked on released sums. They have no rows of their own: the sums name them.
+//! Devices that worked on released sums, read from the rows of those sums.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub struct DeviceUse {
     pub name: DeviceName,
     /// Number of sums that it added or unmasked.
     pub sums: u64,
-    /// Number of sums that it added, by the reason for its choice. Sums of programs that recorded no reason are left out.
+    /// Number of sums that it added, by the reason for its choice. Sums without a recorded reason are left out.
     pub added: BTreeMap<DeviceReason, u64>,
     /// Number of sums that it unmasked, by the reason for its choice, likewise.
     pub unmasked: BTreeMap<DeviceReason, u64>,
@@ -49,7 +49,7 @@ pub struct DeviceFilter {
 }
 
 impl DeviceName {
-    /// Device and coordinator as the columns hold them: the empty text for no coordinator.
+    /// Device and coordinator as the columns hold them: the empty text if the coordinator is unknown.
     fn columns(&self) -> (&str, &str) {
         (&self.device, self.coordinator.as_deref().unwrap_or_default())
     }
@@ -172,7 +172,7 @@ struct Released {
 columns!(Released { place, attempt, created_at, device_failure });
 
 impl Found {
-    /// What is looked for of the device at `place`: its newest sum, and the newest at which a device failed.
+    /// Times to look up for the device at `place`: its newest sum, and the newest at which a device failed.
     fn moments(&self, place: u32) -> impl Iterator<Item = (u32, Timestamp, &str, &str)> {
         let (device, coordinator) = self.name.columns();
         let before = self.failed_at.filter(|at| *at != self.last_at);

@@ -1,8 +1,9 @@
-//! Blobs that garbage collection removes. No transaction can name one of them: it may be gone a moment later, even if it
-//! was stored again just now.
+//! Blobs that garbage collection removes. Transactions cannot name a doomed blob: it may be gone a moment later, even
+//! if it was stored again just now.
 //!
-//! A collector dooms blobs in the transaction that finds no row for them, removes them, then notes that it has; only one
-//! collects at a time. The rows stay for a while afterwards, for transactions that name a blob stored before its removal.
+//! A collector dooms unreferenced blobs in the transaction that finds them, removes them, and records the removal. Only
+//! one collects at a time. The rows stay for a while afterwards, for transactions that name a blob stored before its
+//! removal.
 
 use federation::id::Digest;
 use federation::time::Timestamp;
@@ -20,7 +21,7 @@ pub(crate) enum Removal {
 }
 
 impl Transaction<'_> {
-    /// Dooms those of the blobs that no row needs, and returns them.
+    /// Dooms the unreferenced ones of the blobs, and returns them.
     pub async fn doom(&mut self, blobs: &[Digest], now: Timestamp) -> Result<Vec<Digest>> {
         let needed = self.referenced_blobs().await?;
         let doomed: Vec<_> = blobs.iter().filter(|blob| !needed.contains(blob)).copied().collect();
@@ -60,7 +61,7 @@ impl Transaction<'_> {
         Ok(is_over.map(|is_over| if is_over { Removal::Over } else { Removal::UnderWay }))
     }
 
-    /// Called by whatever names a blob in a row.
+    /// Called before a row names a blob.
     ///
     /// # Errors
     /// `BeingRemoved`.

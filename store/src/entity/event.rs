@@ -1,5 +1,5 @@
-//! Events: the change, its time and its actor. A row is written in the transaction that makes the change, and gets its position in
-//! the log afterwards. Rows are never removed; of a row only `position` and `hash` are set, once.
+//! Events: the change, its time and its actor. A row is written in the transaction that makes the change, and gets its
+//! position in the log afterwards. Rows are permanent; of a row only `position` and `hash` are set, once.
 
 use std::cmp::Reverse;
 
@@ -22,7 +22,7 @@ pub struct NumberedEvent {
     pub hash: Digest,
 }
 
-/// An event that has no position yet.
+/// An event without a position yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnnumberedEvent {
     /// Grows in the order of writing, which is not that of commits.
@@ -223,7 +223,7 @@ impl Transaction<'_> {
         }
     }
 
-    /// The end of the log: its last position, and the hash there. `None` if no event has a position.
+    /// The end of the log: its last position, and the hash there. `None` if the log is empty.
     pub async fn last_event(&mut self) -> Result<Option<(u64, Digest)>> {
         self.find("SELECT position, hash FROM event WHERE position IS NOT NULL ORDER BY position DESC LIMIT 1", ())
             .await

@@ -1,4 +1,4 @@
-//! Fingerprints of what all processes that use the database must have in common.
+//! Fingerprints of settings that all processes on the database must share.
 
 use federation::id::Digest;
 

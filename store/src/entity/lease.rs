@@ -12,9 +12,9 @@ use crate::error::Result;
 use crate::transaction::Transaction;
 
 impl Transaction<'_> {
-    /// Acquires the lease if it is free, expired, or already the holder's. Returns its token, which no earlier
-    /// acquisition of the lease has had: a writer under the lease renews it by that token in the same transaction,
-    /// and fails if anybody has acquired or released it since. `None` if another holder has it.
+    /// Acquires the lease if it is free, expired, or already the holder's. Returns its token, which differs from those
+    /// of all earlier acquisitions. A writer under the lease renews it by that token in the same transaction, and fails
+    /// if the lease was acquired or released since. Returns `None` if another holder has it.
     pub async fn acquire_lease(
         &mut self,
         name: &str,
@@ -60,7 +60,7 @@ impl Transaction<'_> {
         self.find("SELECT token FROM lease WHERE name = ?1", name).await
     }
 
-    /// Releases every lease: for a start at which no other process can hold one. Returns how many were held.
+    /// Releases every lease: for a start at which all other processes have stopped. Returns how many were held.
     pub async fn clear_leases(&mut self) -> Result<u32> {
         let held = "UPDATE lease SET token = token + 1, expires_at = acquired_at WHERE expires_at > acquired_at";
         self.change(held, ()).await

@@ -1,4 +1,4 @@
-//! Cohorts as they are listed: a page of places with what other tables say of them, in two statements.
+//! Cohorts for lists: a page of places with facts from other tables, in two statements.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -41,7 +41,7 @@ impl AssignmentFilter {
 }
 
 impl Transaction<'_> {
-    /// What a filter takes of the cohort of an attempt, in the order of participants' ids, after `cursor`.
+    /// The places of an attempt's cohort that match a filter, in the order of participants' ids, after `cursor`.
     pub async fn listed_assignments(
         &mut self,
         attempt: Attempt,

@@ -1,5 +1,5 @@
-//! Servers of models, as they describe themselves: each report replaces the last one, and expires. The first report and the end are
-//! events; a server that falls silent causes none.
+//! Servers of models, as they describe themselves: each report replaces the last one, and expires. The first report and
+//! the end are events; expiry is not one.
 
 use federation::event::{EventKind, Fact, Subject};
 use federation::id::TaskId;
@@ -8,7 +8,7 @@ use federation::time::Timestamp;
 use crate::error::Result;
 use crate::transaction::Transaction;
 
-/// What a server of a task's model said last.
+/// Last report of a server of a task's model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelServer {
     pub task: TaskId,
@@ -24,8 +24,8 @@ pub struct ModelServer {
 columns!(ModelServer { task, name, report, told_at, expires_at });
 
 impl Transaction<'_> {
-    /// Stores a server's report, replacing the previous one. Returns false and stores nothing if the server has no valid report
-    /// and `most` others of its task have one at `told_at`.
+    /// Stores a server's report, replacing the previous one. Returns false and discards it if the server lacks a valid
+    /// report and `most` others of its task have one at `told_at`.
     pub async fn put_model_server(&mut self, server: &ModelServer, most: u32) -> Result<bool> {
         let ModelServer { task, name, report, told_at, expires_at } = server;
         let known = "SELECT count(*) FROM model_server WHERE task = ?1 AND name = ?2 AND expires_at > ?3";
@@ -58,7 +58,7 @@ impl Transaction<'_> {
         .await
     }
 
-    /// Removes the report of a server that stops at `at`. False if there is none.
+    /// Removes the report of a server that stops at `at`. Returns false if it has no report.
     pub async fn remove_model_server(&mut self, task: TaskId, name: &str, at: Timestamp) -> Result<bool> {
         let is_removed =
             self.change_one("DELETE FROM model_server WHERE task = ?1 AND name = ?2", (task, name)).await?;
@@ -68,7 +68,7 @@ impl Transaction<'_> {
         Ok(is_removed)
     }
 
-    /// Removes what has expired by `now`; returns its number.
+    /// Removes reports that have expired by `now`; returns their number.
     pub async fn forget_model_servers(&mut self, now: Timestamp) -> Result<u32> {
         self.change("DELETE FROM model_server WHERE expires_at <= ?1", now).await
     }

@@ -27,12 +27,12 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Keeps these blobs no longer.
+    /// Releases these uploaded blobs.
     pub async fn drop_model_uploads(&mut self, blobs: &[Digest]) -> Result<()> {
         self.change_all("DELETE FROM model_upload WHERE sha256 IN {?1 sha256:bytes}", blobs).await
     }
 
-    /// Keeps uploads no longer that expired at `now` or earlier; returns their number.
+    /// Releases uploads that expired at `now` or earlier; returns their number.
     pub async fn forget_model_uploads(&mut self, now: Timestamp) -> Result<u32> {
         self.change("DELETE FROM model_upload WHERE expires_at <= ?1", now).await
     }

@@ -21,7 +21,7 @@ pub struct StoredVersion {
     pub model: ModelVersion,
     /// Since when an operator keeps it, if one does.
     pub pinned_at: Option<Timestamp>,
-    /// Since when its file is kept no more.
+    /// Time at which its file was removed.
     pub removed_at: Option<Timestamp>,
 }
 
@@ -60,7 +60,7 @@ impl Transaction<'_> {
     /// # Errors
     /// `Conflict` if the version exists, the task does not, or the clipping norm is not finite and above 0; `BeingRemoved`.
     pub async fn insert_model_version(&mut self, version: &ModelVersion) -> Result<()> {
-        // SQLite would store a NaN as NULL, as if the version had no norm.
+        // SQLite would store a NaN as NULL, which means that the version lacks a norm.
         if let Some(clip) = version.clip.filter(|clip| clip.is_nan()) {
             return Err(StoreError::Conflict(format!("a clipping norm of {clip}: it must be above 0")));
         }
@@ -108,7 +108,7 @@ impl Transaction<'_> {
         .await
     }
 
-    /// A version with what became of its file.
+    /// A version with the state of its file.
     pub async fn stored_version(&mut self, task: TaskId, version: u32) -> Result<Option<StoredVersion>> {
         self.find("SELECT * FROM model_version WHERE task = ?1 AND version = ?2", (task, version)).await
     }
@@ -150,7 +150,8 @@ impl Transaction<'_> {
         .await
     }
 
-    /// Pins a version at this time, or unpins it, with an event; false if there is no such version, or its file was removed.
+    /// Pins a version at this time, or unpins it, with an event. Returns false if the version does not exist, or its
+    /// file was removed.
     pub async fn pin_version(&mut self, task: TaskId, version: u32, is_pinned: bool, at: Timestamp) -> Result<bool> {
         let changed = self
             .change_one(

@@ -56,7 +56,7 @@ columns!(SumWork {
 });
 
 impl Transaction<'_> {
-    /// Stores the sum if the attempt has none. False if it has one, which stays.
+    /// Stores the sum. Returns false if the attempt already has one, which stays.
     ///
     /// # Errors
     /// `BeingRemoved`.

@@ -1,4 +1,4 @@
-//! The open work of a polling participant, in one statement: most polls find none and need no other statement.
+//! The open work of a polling participant, in one statement. An idle participant's poll needs only this one.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +44,8 @@ pub struct SelectingRound {
     pub opened_at: Timestamp,
 }
 
-/// A participant, with each task that meets a condition, as [`OpenTask`]; once without any if there is none.
+/// A participant, with each task that meets a condition, as [`OpenTask`]. Without tasks, one row has the participant
+/// alone.
 macro_rules! open_tasks {
     ($participant:literal, $condition:expr) => {
         concat!(
@@ -73,15 +74,15 @@ macro_rules! open_tasks {
 }
 
 impl Transaction<'_> {
-    /// The tasks that may have work for a participant, oldest first: those that are ACTIVE, those that are PAUSED with a round that
-    /// has not drawn its cohort, and those with a round that still needs it. With a name, the task that
-    /// [`Transaction::task_by_name`] finds and no other.
+    /// The tasks that may have work for a participant, oldest first: those that are ACTIVE, those that are PAUSED with
+    /// a round that has not drawn its cohort, and those with a round that still needs it. With a name, only the task
+    /// that [`Transaction::task_by_name`] finds.
     pub async fn open_tasks(&mut self, participant: ParticipantId, name: Option<&str>) -> Result<Vec<OpenTask>> {
         Ok(self.glance(participant, name).await?.map(|seen| seen.tasks).unwrap_or_default())
     }
 
-    /// The same, with the participant's certificates, so that it needs no separate lookup. `None` if
-    /// there is no such participant.
+    /// The same, with the participant's certificates, so that it needs no separate lookup. `None` if the participant
+    /// does not exist.
     pub async fn glance(&mut self, participant: ParticipantId, name: Option<&str>) -> Result<Option<Glance>> {
         let rows: Vec<(Certificates, Option<OpenTask>)> = match name {
             Some(name) => {

@@ -23,8 +23,8 @@ impl Transaction<'_> {
         self.find("SELECT * FROM partial_sum WHERE task = ?1 AND number = ?2 AND attempt = ?3", attempt).await
     }
 
-    /// Compare and swap: stores `sum` if the attempt's current blob is `expected_previous` (`None`: no sum yet). False
-    /// if another writer was faster.
+    /// Compare and swap: stores `sum` if the attempt's current blob is `expected_previous` (`None`: it has no sum yet).
+    /// Returns false if another writer was faster.
     ///
     /// # Errors
     /// `BeingRemoved`.
@@ -39,7 +39,7 @@ impl Transaction<'_> {
         .await
     }
 
-    /// Removes it. False if there was none.
+    /// Removes the partial sum. Returns false if it was missing.
     pub async fn delete_partial_sum(&mut self, attempt: Attempt) -> Result<bool> {
         self.change_one("DELETE FROM partial_sum WHERE task = ?1 AND number = ?2 AND attempt = ?3", attempt).await
     }

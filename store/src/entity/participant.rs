@@ -147,9 +147,9 @@ impl Transaction<'_> {
         }
     }
 
-    /// Makes a certificate the newest, with an event, and the one shown to request it the previous one, which its holder is known to
-    /// have whatever answers were lost. False if there is no such participant, it is revoked, or the certificate shown
-    /// is neither its newest nor its previous one.
+    /// Makes a certificate the newest, with an event. The certificate shown to request it becomes the previous one,
+    /// which its holder still has even if answers were lost. Returns false if the participant is unknown or revoked, or
+    /// the certificate shown differs from its newest and its previous one.
     ///
     /// # Errors
     /// `Conflict` if the certificate belongs to another participant.
@@ -175,8 +175,8 @@ impl Transaction<'_> {
         Ok(changed)
     }
 
-    /// Makes a certificate the only one, for a participant that enrolled again, with an event. False if there is no such participant,
-    /// or if it is revoked.
+    /// Makes a certificate the only one, for a participant that enrolled again, with an event. Returns false if the
+    /// participant is unknown or revoked.
     ///
     /// # Errors
     /// `Conflict` if the certificate belongs to another participant.
@@ -201,8 +201,8 @@ impl Transaction<'_> {
         Ok(changed)
     }
 
-    /// Ends the previous certificate after the first use of `newest`. False if there is no such participant, `newest`
-    /// is not its newest certificate, or there is no previous one.
+    /// Ends the previous certificate after the first use of `newest`. Returns false if the participant is unknown,
+    /// `newest` is not its newest certificate, or its previous one has ended already.
     pub async fn end_previous_certificate(&mut self, id: ParticipantId, newest: Digest) -> Result<bool> {
         self.change_one(
             "UPDATE participant SET previous_fingerprint = NULL
@@ -212,15 +212,15 @@ impl Transaction<'_> {
         .await
     }
 
-    /// Frees the name of a revoked participant for a new one. From then on the revoked one has its id in its name, and parentheses, which
-    /// no chosen name has. False if there is no such participant, or if it is not revoked.
+    /// Frees the name of a revoked participant for a new one. From then on the revoked one has its id in its name, and
+    /// parentheses, which chosen names cannot have. Returns false if the participant is unknown or still active.
     pub async fn release_name(&mut self, participant: &ParticipantRow) -> Result<bool> {
         let name = format!("{} (revoked {})", participant.name, participant.id);
         let release = "UPDATE participant SET name = ?2 WHERE id = ?1 AND revoked_at IS NOT NULL";
         self.change_one(release, (participant.id, name)).await
     }
 
-    /// Revokes a participant, with an event. False if there is no such participant, or if it is already revoked.
+    /// Revokes a participant, with an event. Returns false if the participant is unknown or already revoked.
     pub async fn revoke_participant(&mut self, id: ParticipantId, at: Timestamp) -> Result<bool> {
         let revoke = "UPDATE participant SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL";
         let changed = self.change_one(revoke, (id, at)).await?;

@@ -1,4 +1,4 @@
-//! The privacy ledger: the cost of every release of a task. Rows are never changed or deleted.
+//! The privacy ledger: the cost of every release of a task. Rows are immutable.
 //!
 //! The store keeps only the order of rows; their author checks content and seals.
 
@@ -28,8 +28,8 @@ impl Transaction<'_> {
     /// Appends a row.
     ///
     /// # Errors
-    /// `Conflict` if its `idx` is not the number of rows so far, the attempt was charged before, there is no such
-    /// attempt, or the row is not JSON.
+    /// `Conflict` if its `idx` is not the number of rows so far, the attempt was charged before or does not exist, or
+    /// the row is not JSON.
     pub async fn append_privacy_row(&mut self, row: &PrivacyRow) -> Result<()> {
         let next = self.privacy_count(row.attempt.task).await?;
         if row.idx != next {
@@ -47,7 +47,7 @@ impl Transaction<'_> {
         .await
     }
 
-    /// What an attempt was charged.
+    /// The charge of an attempt.
     pub async fn privacy_row_of(&mut self, attempt: Attempt) -> Result<Option<PrivacyRow>> {
         self.find("SELECT * FROM privacy_ledger WHERE task = ?1 AND number = ?2 AND attempt = ?3", attempt).await
     }
@@ -65,7 +65,7 @@ impl Transaction<'_> {
     /// Stores the seal of the last row, of 1 to 128 characters: in the transaction that adds the row.
     ///
     /// # Errors
-    /// `Conflict` if there is no such task, or the seal is empty or too long.
+    /// `Conflict` if the task does not exist, or the seal is empty or too long.
     pub async fn set_privacy_head(&mut self, task: TaskId, seal: &str) -> Result<()> {
         self.must_change_one(
             "INSERT INTO privacy_head (task, seal) VALUES (?1, ?2)

@@ -22,7 +22,7 @@ impl Transaction<'_> {
     /// Stores the record of a version, in place of one that was signed before.
     ///
     /// # Errors
-    /// `Conflict` if there is no such version, the record is not JSON, or the signature has another length.
+    /// `Conflict` if the version does not exist, the record is not JSON, or the signature has another length.
     pub async fn put_provenance(&mut self, row: &ProvenanceRow) -> Result<()> {
         self.must_change_one(
             "INSERT INTO provenance (task, version, record, signature) VALUES (?1, ?2, ?3, ?4)

@@ -213,7 +213,7 @@ impl Transaction<'_> {
         .await
     }
 
-    /// Records the results of the round. False if there is no such attempt.
+    /// Records the results of the round. Returns false if the attempt does not exist.
     pub async fn set_round_result(
         &mut self,
         attempt: Attempt,

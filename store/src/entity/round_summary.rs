@@ -31,7 +31,7 @@ pub struct RoundSummary {
     pub bytes_down: BTreeMap<RoundState, u64>,
     /// Base versions of the attempt's updates that were trained ahead, in the order of participants' ids.
     pub buffered_from: Vec<u32>,
-    /// Digest of the version that the cohort starts from; `None` if there is no such version.
+    /// Digest of the version that the cohort starts from; `None` if that version does not exist.
     pub base: Option<Digest>,
     pub made: Option<MadeVersion>,
     /// The cost of the released sum, if it was measured.
@@ -224,7 +224,7 @@ impl<T: FromRow> FromRow for Placed<T> {
     }
 }
 
-/// With what the round made and what it cost.
+/// With the round's version and cost.
 impl FromRow for RoundSummary {
     fn from_row(row: &Row<'_>) -> Result<Self> {
         let (made, work) = (Option::from_row(row)?, Option::from_row(row)?);

@@ -21,8 +21,8 @@ impl Transaction<'_> {
         self.list(concat!("SELECT id", enrolled!(), " ORDER BY enrolled_at, id LIMIT ?2"), (labels, limit)).await
     }
 
-    /// Number of participants that carry all these labels, are not revoked, and were in fewer than `max_participations`
-    /// cohorts of the task; 0 for no limit.
+    /// Number of unrevoked participants that carry all these labels and were in fewer than `max_participations` cohorts
+    /// of the task. 0 means unlimited.
     pub async fn count_enrolled(
         &mut self,
         task: TaskId,
@@ -43,7 +43,7 @@ impl Transaction<'_> {
         .await
     }
 
-    /// Records the draw of an attempt. An empty draw leaves no rows; the round stores the size of the draw.
+    /// Records the draw of an attempt. An empty draw adds zero rows; the round stores the size of the draw.
     ///
     /// # Errors
     /// `Conflict` if one of them was drawn for it before, or the attempt or a participant does not exist.
@@ -56,7 +56,7 @@ impl Transaction<'_> {
         .await
     }
 
-    /// Who was drawn for an attempt, in the order of ids.
+    /// The participants that were drawn for an attempt, in the order of ids.
     pub async fn sampled(&mut self, attempt: Attempt) -> Result<Vec<ParticipantId>> {
         self.list(
             "SELECT participant FROM sampled WHERE task = ?1 AND number = ?2 AND attempt = ?3 ORDER BY participant",

@@ -13,7 +13,7 @@ impl Transaction<'_> {
     /// stored one, so that the first writer wins.
     ///
     /// # Errors
-    /// `Conflict` if there is no such task, or a length is out of its bounds.
+    /// `Conflict` if the task does not exist, or a length is out of its bounds.
     pub async fn put_secret_if_absent(&mut self, attempt: Attempt, purpose: &str, sealed: &[u8]) -> Result<Vec<u8>> {
         self.change_one(
             "INSERT INTO secret (task, number, attempt, purpose, sealed) VALUES (?1, ?2, ?3, ?4, ?5)
@@ -34,7 +34,7 @@ impl Transaction<'_> {
         .await
     }
 
-    /// Removes it and overwrites its bytes, as [`Transaction::clear_messages`] does. False if there was none.
+    /// Removes it and overwrites its bytes, as [`Transaction::clear_messages`] does. Returns false if it was missing.
     pub async fn forget_secret(&mut self, attempt: Attempt, purpose: &str) -> Result<bool> {
         self.change_one(
             "DELETE FROM secret WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND purpose = ?4",

@@ -13,7 +13,7 @@ impl Transaction<'_> {
     /// participants even after their inputs: see [`Transaction::pending_assignment`].
     ///
     /// # Errors
-    /// `Conflict` if there is no such attempt.
+    /// `Conflict` if the attempt does not exist.
     pub async fn put_session(&mut self, attempt: Attempt, phase: &[u8], at: Timestamp) -> Result<()> {
         self.must_change_one(
             "INSERT INTO session (task, number, attempt, updated_at, phase) VALUES (?1, ?2, ?3, ?4, ?5)
@@ -29,7 +29,7 @@ impl Transaction<'_> {
         self.find("SELECT phase FROM session WHERE task = ?1 AND number = ?2 AND attempt = ?3", attempt).await
     }
 
-    /// The state of an attempt, with the phase of its session if it has one; `None` if there is no such attempt.
+    /// The state of an attempt, with the phase of its session if it has one; `None` if the attempt does not exist.
     pub async fn state_and_session(&mut self, attempt: Attempt) -> Result<Option<(RoundState, Option<Bytes>)>> {
         self.find(
             "SELECT round.state, session.phase
@@ -41,7 +41,7 @@ impl Transaction<'_> {
         .await
     }
 
-    /// Removes it and overwrites its bytes, as [`Transaction::clear_messages`] does. False if there was none.
+    /// Removes it and overwrites its bytes, as [`Transaction::clear_messages`] does. Returns false if it was missing.
     pub async fn delete_session(&mut self, attempt: Attempt) -> Result<bool> {
         self.change_one("DELETE FROM session WHERE task = ?1 AND number = ?2 AND attempt = ?3", attempt).await
     }

@@ -57,7 +57,7 @@ impl Transaction<'_> {
     /// Stores a message, unless this participant's message of that kind is already there.
     ///
     /// # Errors
-    /// `Conflict` if the participant has no assignment in that attempt.
+    /// `Conflict` if the participant lacks an assignment in that attempt.
     pub async fn insert_message(&mut self, message: &SessionMessage) -> Result<MessageInsertion> {
         if self.insert_if_absent(message).await? {
             return Ok(MessageInsertion::Inserted);
@@ -73,10 +73,10 @@ impl Transaction<'_> {
         Ok(if found == message.sha256 { MessageInsertion::Same } else { MessageInsertion::Different })
     }
 
-    /// Stores messages that are not there, of a few hundred bytes each: a list of them is one statement.
+    /// Stores new messages, of a few hundred bytes each: a list of them is one statement.
     ///
     /// # Errors
-    /// `Conflict` if a participant has sent one of that kind, or has no assignment in that attempt.
+    /// `Conflict` if a participant has sent one of that kind, or lacks an assignment in that attempt.
     pub async fn insert_messages(&mut self, messages: &[SessionMessage]) -> Result<()> {
         let row = |it: &SessionMessage| {
             (it.attempt, it.kind, it.participant, it.sha256, it.bytes, it.received_at, it.message.clone())
@@ -117,7 +117,7 @@ impl Transaction<'_> {
         .await
     }
 
-    /// Who sent a message of this kind, in the order of ids.
+    /// The senders of messages of this kind, in the order of ids.
     pub async fn message_senders(&mut self, attempt: Attempt, kind: MessageKind) -> Result<Vec<ParticipantId>> {
         self.list(
             "SELECT participant FROM session_message
@@ -129,8 +129,8 @@ impl Transaction<'_> {
 
     /// Deletes the content of messages of these kinds, but not the record that they were sent; returns their number.
     ///
-    /// What is forgotten is overwritten in the database file, not merely marked as free. The write-ahead log may hold it
-    /// until it is used anew, so what must not outlive this call even there has to be stored sealed.
+    /// The content is overwritten in the database file, not merely marked as free. The write-ahead log may hold it
+    /// until it is used anew, so content that must not outlive this call even there has to be stored sealed.
     pub async fn clear_messages(&mut self, attempt: Attempt, kinds: &[MessageKind]) -> Result<u32> {
         self.change(
             "UPDATE session_message SET message = NULL

@@ -123,7 +123,7 @@ impl Transaction<'_> {
         self.find("SELECT * FROM sign_in WHERE id = ?1", id).await
     }
 
-    /// Ends a sign-in, with an event. False if there is none, or if it has ended.
+    /// Ends a sign-in, with an event. Returns false if it is unknown or has ended.
     pub async fn end_sign_in(&mut self, id: SignInId, at: Timestamp) -> Result<bool> {
         let end = "UPDATE sign_in SET ended_at = ?2 WHERE id = ?1 AND ended_at IS NULL";
         let changed = self.change_one(end, (id, at)).await?;

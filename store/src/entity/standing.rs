@@ -1,4 +1,4 @@
-//! Where participants stand in attempts, in one statement for all: what decides whether their answers count.
+//! The standing of participants in attempts, in one statement for all. It decides whether their answers count.
 
 use federation::id::{Attempt, Digest, ParticipantId};
 use federation::round::{AssignmentState, Round};
@@ -12,9 +12,9 @@ use crate::transaction::Transaction;
 /// Where a participant stands in an attempt.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Standing {
-    /// `None` if there is no such attempt.
+    /// `None` if the attempt does not exist.
     pub round: Option<Round>,
-    /// The state of its place; `None` if it has none.
+    /// The state of its place; `None` if it is outside the cohort.
     pub place: Option<AssignmentState>,
     pub admitted: Option<Admitted>,
     /// SHA-256 of its message of the requested kind, if it sent one.

@@ -13,7 +13,7 @@ use crate::transaction::Transaction;
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskRow {
     pub id: TaskId,
-    /// As the operator wrote it; never changes.
+    /// As the operator wrote it; immutable.
     pub spec: TaskSpec,
     pub status: TaskStatus,
     /// Length of the flat vector, without personal tensors.
@@ -21,8 +21,8 @@ pub struct TaskRow {
     pub created_at: Timestamp,
     /// Number of rounds that published a model version.
     pub rounds_completed: u32,
-    /// Number of rounds without a version whose numbers are not used again: masked inputs may have been sent, or
-    /// updates must be rounds apart.
+    /// Number of rounds without a version whose numbers stay unused: masked inputs may have been sent, or updates must
+    /// be rounds apart.
     pub rounds_forfeited: u32,
     pub model_version: u32,
     /// The version that an operator has chosen to be used.
@@ -34,7 +34,7 @@ pub struct TaskRow {
 pub struct TaskChange {
     pub status: TaskStatus,
     pub at: Timestamp,
-    /// Who or why, for people.
+    /// The actor or the reason, for people.
     pub detail: Option<String>,
 }
 
@@ -222,7 +222,7 @@ impl Transaction<'_> {
         self.list("SELECT status, at, detail FROM task_change WHERE task = ?1 ORDER BY sequence", id).await
     }
 
-    /// Records the progress of the task. False if there is no such task.
+    /// Records the progress of the task. Returns false if the task does not exist.
     pub async fn task_advanced(&mut self, id: TaskId, rounds_completed: u32, model_version: u32) -> Result<bool> {
         self.change_one(
             "UPDATE task SET rounds_completed = ?2, model_version = ?3 WHERE id = ?1",
@@ -231,7 +231,7 @@ impl Transaction<'_> {
         .await
     }
 
-    /// Chooses the version that is to be used, with an event. False if there is no such task.
+    /// Chooses the version that is to be used, with an event. Returns false if the task does not exist.
     pub async fn promote_version(&mut self, id: TaskId, version: u32, at: Timestamp) -> Result<bool> {
         let changed = self.change_one("UPDATE task SET promoted_version = ?2 WHERE id = ?1", (id, version)).await?;
         if changed {
@@ -240,7 +240,7 @@ impl Transaction<'_> {
         Ok(changed)
     }
 
-    /// Adds to the number of rounds whose numbers are not used again. False if there is no such task.
+    /// Adds to the number of rounds whose numbers stay unused. Returns false if the task does not exist.
     pub async fn forfeit_rounds(&mut self, id: TaskId, rounds: u32) -> Result<bool> {
         self.change_one("UPDATE task SET rounds_forfeited = rounds_forfeited + ?2 WHERE id = ?1", (id, rounds)).await
     }

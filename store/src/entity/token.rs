@@ -51,11 +51,11 @@ pub struct OperatorToken {
     /// From then on it does not count; `None`: it counts until it is revoked.
     pub expires_at: Option<Timestamp>,
     pub revoked_at: Option<Timestamp>,
-    /// What it is for.
+    /// Tasks that the token gives access to.
     pub tasks: TaskScope,
 }
 
-/// Why an operator token counts no more.
+/// The reason why an operator token has become invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenEnd {
     Revoked,
@@ -75,18 +75,18 @@ impl OperatorToken {
     }
 }
 
-/// What an operator may see and change.
+/// Data that an operator may see and change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum TaskScope {
-    /// Every task, and what is not of a task.
+    /// Every task, and everything outside tasks.
     #[default]
     All,
-    /// These tasks, and nothing that is not of one of them.
+    /// Only these tasks and their parts.
     Only(Vec<TaskId>),
 }
 
 impl TaskScope {
-    /// Whether it contains a task, or what is of none.
+    /// Whether it contains a task, or with `None` everything outside tasks.
     #[must_use]
     pub fn has(&self, task: Option<TaskId>) -> bool {
         match self {
@@ -170,7 +170,7 @@ impl Transaction<'_> {
         self.list("SELECT * FROM enrollment_token WHERE id > ?1 ORDER BY id LIMIT ?2", (After(cursor), limit)).await
     }
 
-    /// Removes an unused enrolment token. False if there is none.
+    /// Removes an unused enrolment token. Returns false if it is unknown or used.
     pub async fn revoke_enrollment_token(&mut self, id: TokenId) -> Result<bool> {
         self.change_one("DELETE FROM enrollment_token WHERE id = ?1 AND used_at IS NULL", id).await
     }
@@ -214,7 +214,7 @@ impl Transaction<'_> {
         self.list("SELECT * FROM operator_token WHERE id > ?1 ORDER BY id LIMIT ?2", (After(cursor), limit)).await
     }
 
-    /// Number of operator tokens with this role that count until they are revoked: none is, and none expires.
+    /// Number of operator tokens with this role that are valid until they are revoked: unrevoked, without an expiry.
     pub async fn lasting_operator_tokens(&mut self, role: &str) -> Result<u32> {
         self.get(
             "SELECT count(*) FROM operator_token WHERE role = ?1 AND revoked_at IS NULL AND expires_at IS NULL",
@@ -223,7 +223,7 @@ impl Transaction<'_> {
         .await
     }
 
-    /// Revokes an operator token, with an event. False if there is none, or if it is already revoked.
+    /// Revokes an operator token, with an event. Returns false if it is unknown or already revoked.
     pub async fn revoke_operator_token(&mut self, id: TokenId, at: Timestamp) -> Result<bool> {
         let revoke = "UPDATE operator_token SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL";
         let changed = self.change_one(revoke, (id, at)).await?;

@@ -1,7 +1,7 @@
-//! Inputs that arrive in parts: what each consists of, and which of its parts are stored.
+//! Inputs that arrive in parts: the parts of each, and which of them are stored.
 //!
-//! A participant has one of them at most in an attempt: the first that it announced. If another could take its place, parts of one
-//! after the other would fill the disk until they are collected.
+//! A participant has at most one of them in an attempt: the first that it announced. If another could take its place,
+//! parts of one after the other would fill the disk until they are collected.
 
 use bytes::Bytes;
 use federation::id::{Attempt, Digest, ParticipantId};
@@ -15,7 +15,7 @@ use crate::transaction::Transaction;
 pub struct PartedUpload {
     pub attempt: Attempt,
     pub participant: ParticipantId,
-    /// SHA-256 of `tree`: what names the input.
+    /// SHA-256 of `tree`, which identifies the input.
     pub root: Digest,
     /// Size of the input, in bytes.
     pub bytes: u64,
@@ -41,7 +41,7 @@ record!("upload", PartedUpload { attempt, participant, root, bytes, tree, whole,
 record!("upload_part", StoredPart { attempt, participant, part, sha256 });
 
 impl Transaction<'_> {
-    /// What a participant announced.
+    /// The input that a participant announced.
     pub async fn upload(&mut self, attempt: Attempt, participant: ParticipantId) -> Result<Option<PartedUpload>> {
         self.find(
             "SELECT * FROM upload WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND participant = ?4",
@@ -53,7 +53,7 @@ impl Transaction<'_> {
     /// Announces an input, unless one was before; returns the one that was announced first.
     ///
     /// # Errors
-    /// `Conflict` if the participant has no assignment in that attempt.
+    /// `Conflict` if the participant lacks an assignment in that attempt.
     pub async fn announce_upload(&mut self, upload: &PartedUpload) -> Result<PartedUpload> {
         if let Some(first) = self.upload(upload.attempt, upload.participant).await? {
             return Ok(first);
@@ -81,8 +81,8 @@ impl Transaction<'_> {
         .await
     }
 
-    /// Records that a part of the input `root` is stored. Nothing changes if it was before. False if the participant has not
-    /// announced that input, or it was forgotten.
+    /// Records that a part of the input `root` is stored; a repetition has no effect. Returns false if the participant
+    /// has not announced that input, or it was forgotten.
     ///
     /// # Errors
     /// `BeingRemoved`.
@@ -118,8 +118,7 @@ impl Transaction<'_> {
         .await
     }
 
-    /// Forgets the inputs that nothing reads any more: of rounds that have ended, and those that a partial sum holds. Returns how
-    /// many.
+    /// Forgets the inputs of ended rounds, and those that a partial sum holds. Returns their number.
     pub async fn forget_uploads(&mut self) -> Result<u32> {
         self.change_all(
             "DELETE FROM upload_part WHERE EXISTS (

@@ -15,7 +15,7 @@ use crate::wake::bus::Bus;
 const CHANNEL: &str = "tributary";
 pub(super) struct Notifications {
     pub(super) pool: Arc<Pool>,
-    /// Of a connection of its own, on which nothing but notifications arrives.
+    /// Options of a separate connection that carries only notifications.
     pub(super) options: PgConnectOptions,
 }
 

@@ -1,5 +1,4 @@
-//! How PostgreSQL spells what databases spell differently: parameters are `$1`, a list is an array for each of its columns,
-//! and tables are read from arrays.
+//! SQL of PostgreSQL: parameters are `$1`, a list is an array for each of its columns, and tables are read from arrays.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -10,7 +9,7 @@ use crate::error::{Result, StoreError};
 /// A statement in PostgreSQL's words.
 pub(super) struct Spelt {
     pub(super) sql: String,
-    /// What is bound for each argument, in order.
+    /// The bound values of each argument, in order.
     pub(super) arguments: Vec<Argument>,
 }
 

@@ -28,7 +28,7 @@ pub(super) fn translate(error: Error) -> StoreError {
 pub(super) fn connection_error(error: Error) -> StoreError {
     match error {
         Error::Database(told) => rejected(&told.code().unwrap_or_default(), told.message()),
-        // What is read on the way is not what the protocol of TLS has, such as a certificate that nobody trusts.
+        // Errors of TLS, such as an untrusted certificate, arrive as invalid data.
         Error::Io(cause) if cause.kind() == ErrorKind::InvalidData => StoreError::NoAccess(format!("TLS: {cause}")),
         Error::Io(cause) => StoreError::Unreachable(cause.to_string()),
         Error::Tls(cause) => StoreError::NoAccess(format!("TLS: {cause}")),
@@ -80,7 +80,8 @@ mod tests {
         for code in ["57P03", "57P01", "53300", "53200", "08006", "08P01"] {
             assert!(matches!(rejected(code, "why"), StoreError::Unreachable(why) if why == "why"), "{code}");
         }
-        // A wrong password, no such user or rule, no such database, no right to connect, a database that takes no connections.
+        // A wrong password, an unknown user or rule, an unknown database, a missing right to connect, a database that
+        // rejects connections.
         for code in ["28P01", "28000", "3D000", "42501", "55000", ""] {
             assert!(matches!(rejected(code, "why"), StoreError::NoAccess(why) if why == "why"), "{code}");
         }

@@ -1,5 +1,5 @@
-//! Rows in PostgreSQL. Transactions that change rows are serializable, as if one ran after the other; those that interfere
-//! fail and run again after a pause. Reads see one state and never wait.
+//! Rows in PostgreSQL. Transactions that change rows are serializable, as if one ran after the other; those that
+//! interfere fail and run again after a pause. Reads see one state without waiting.
 
 mod bus;
 mod dialect;
@@ -56,7 +56,7 @@ impl PostgresBackend {
         Ok(Self::over(pool, server))
     }
 
-    /// Connects to a database of this program's schema. Nothing is migrated.
+    /// Connects to a database of this program's schema. Migrations are left out.
     pub(crate) async fn open_to_read(server: &PostgresServer, connections: u32) -> Result<Self> {
         let pool = Pool::new(server.options(), connections, server.patience());
         let mut loan = pool.lend().await?;
@@ -91,10 +91,10 @@ impl PostgresBackend {
     }
 }
 
-/// A pause after `attempt` attempts, uniform up to a bound that doubles: those who met must not meet again.
+/// A pause after `attempt` attempts, uniform up to a bound that doubles, so that colliding transactions diverge.
 fn pause(seed: u64, number: u64, attempt: u32) -> Duration {
     let bound = FIRST_PAUSE.saturating_mul(1 << attempt.saturating_sub(1).min(16)).min(LONGEST_PAUSE);
-    // SplitMix64: a pause is no secret.
+    // SplitMix64 suffices: a pause is public.
     let mut word = seed.wrapping_add(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -125,7 +125,7 @@ impl Backend for PostgresBackend {
         Ok(Some(Timestamp(now)))
     }
 
-    /// The server keeps its log, and its archive and standbys have copies: only what was sealed may ever be in rows.
+    /// The server keeps its log, and its archive and standbys have copies: rows may contain only sealed secrets.
     async fn empty_log(&self) -> Result<()> {
         Ok(())
     }

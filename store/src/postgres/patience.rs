@@ -1,8 +1,8 @@
 //! Timeouts for a silent server: packets may vanish without an error.
 //!
-//! sqlx sets no options of sockets, so only a timeout detects a dead connection. The server is configured to probe its
-//! clients, and to roll back stalled transactions, which would hold their locks if the client is gone or stopped. The probes
-//! also keep idle connections alive in middleboxes.
+//! sqlx leaves socket options at their defaults, so only a timeout detects a dead connection. The server is configured
+//! to probe its clients, and to roll back stalled transactions, which would hold their locks if the client is gone or
+//! stopped. The probes also keep idle connections alive in middleboxes.
 
 use std::future::Future;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::error::{Result, StoreError};
 /// Waits for a server in silence.
 #[derive(Clone, Copy)]
 pub(super) struct Patience {
-    /// How long a connection may take to be made, and an answer that needs no work.
+    /// Timeout of making a connection, and of an answer without work.
     pub(super) answer: Duration,
     /// How long a free connection is waited for.
     pub(super) turn: Duration,
@@ -50,7 +50,7 @@ impl Patience {
     }
 }
 
-/// What an answer is, if it comes in time.
+/// Waits for an answer until the limit.
 ///
 /// # Errors
 /// `Unreachable`.

@@ -1,5 +1,5 @@
-//! A pool of connections; each is lent to one caller at a time. One that was not given back is closed, which undoes what
-//! it had begun.
+//! A pool of connections; each is lent to one caller at a time. A connection that was not given back is closed, which
+//! rolls back its transaction.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -31,10 +31,10 @@ impl Pool {
         Arc::new(Self { options, patience, idle: Mutex::default(), permits })
     }
 
-    /// Waits for a connection, in the order of requests; makes one if none is idle.
+    /// Waits for a connection, in the order of requests; makes one unless one is idle.
     ///
     /// # Errors
-    /// `Unreachable`, also if none is given back in time; `NoAccess`.
+    /// `Unreachable`, also if all connections stay in use until the timeout; `NoAccess`.
     pub(super) async fn lend(self: &Arc<Self>) -> Result<Loan> {
         let asked = tokio::time::Instant::now();
         let permit = within(self.patience.turn, Arc::clone(&self.permits).acquire_owned()).await?;
@@ -87,7 +87,7 @@ impl Loan {
         self.pool.patience
     }
 
-    /// Gives the connection back. It must be outside of a transaction, and nothing be under way on it.
+    /// Gives the connection back. It must be outside of a transaction, with all statements complete.
     pub(super) fn keep(self) {
         self.pool.idle().push(self.connection);
     }

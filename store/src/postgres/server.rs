@@ -27,7 +27,7 @@ pub struct PostgresServer {
     tls: PgSslMode,
     /// Certificates of authorities, in PEM, that are trusted in addition to the system's.
     authorities: Option<PathBuf>,
-    /// What pauses between retries are drawn from. Processes that share a database need different ones.
+    /// Seed of the pauses between retries. Processes that share a database need different ones.
     seed: u64,
     patience: Patience,
 }
@@ -36,10 +36,10 @@ impl PostgresServer {
     /// Reads `postgres://USER[:PASSWORD]@HOST[:PORT]/DATABASE[?sslmode=…&sslrootcert=FILE]`; parts are percent-encoded.
     ///
     /// `sslmode` is `verify-full` (the default: TLS with a certificate of this host's name), `verify-ca` (of any name),
-    /// `require` (anybody's) or `disable`, the default for a socket's folder and for this machine.
+    /// `require` (any certificate) or `disable`, the default for a socket's folder and for this machine.
     ///
     /// # Errors
-    /// What is wrong, without the password.
+    /// The error, without the password.
     pub fn parse(url: &str) -> Result<Self, String> {
         let url = Url::parse(url).map_err(|error| format!("{error}; write postgres://USER@HOST/DATABASE"))?;
         if !matches!(url.scheme(), "postgres" | "postgresql") {
@@ -115,7 +115,7 @@ impl PostgresServer {
             .port(self.port)
             .username(&self.user)
             .database(&self.database)
-            // Without one an empty one, so that none is taken from elsewhere.
+            // An empty password by default, so that sqlx does not take one from elsewhere.
             .password(self.password.as_deref().map_or("", |password| password.as_str()))
             .ssl_mode(self.tls)
             .application_name("tributary")

@@ -82,14 +82,14 @@ impl Session {
         Err(error)
     }
 
-    /// Gives the connection back, on which there is no transaction any more.
+    /// Gives the connection back after its transaction has ended.
     fn give_back(&mut self) {
         if let Some(loan) = self.loan.take() {
             loan.keep();
         }
     }
 
-    /// Ends a transaction whose outcome nobody waits for.
+    /// Ends a transaction in the background, without waiting for the outcome.
     fn end_beside(mut self, statement: &'static str) {
         let Some(mut loan) = self.loan.take() else { return };
         if self.alone.is_some() {
@@ -143,7 +143,7 @@ impl Driver for Session {
 
     async fn commit(mut self: Box<Self>) -> Result<()> {
         if self.mode == Mode::Read {
-            // Nothing depends on its end.
+            // The caller does not depend on its end.
             (*self).end_beside("COMMIT");
             return Ok(());
         }
@@ -157,7 +157,8 @@ impl Driver for Session {
             Err(StoreError::Unreachable(cause)) => {
                 Err(StoreError::fault(format!("the connection was lost during the commit of {}: {cause}", self.name)))
             }
-            // A commit that the server refuses ends the transaction: a rollback would find none, and both sides would log that.
+            // A commit that the server rejects ends the transaction. A rollback would then fail, and both sides would
+            // log that.
             Err(error) if !was_failed => {
                 self.give_back();
                 Err(error)

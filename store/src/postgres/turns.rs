@@ -26,7 +26,7 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// Waits for a turn, in the order of calls, so that nobody waits for ever. Whoever only reads needs none.
+    /// Waits for a turn, in the order of calls, so that every caller gets one. Reads need no turn.
     pub(super) async fn take(&self, name: &'static str, mode: Mode, was_refused: bool) -> Option<Turn> {
         if mode == Mode::Read {
             return None;

@@ -49,7 +49,7 @@ pub(super) fn copy(source: Connection, to: &Path, mut on_progress: impl FnMut(Co
     }
     drop(backup);
     drop(source);
-    // Readers of the copy leave no files next to it.
+    // Prevents readers of the copy from leaving files next to it.
     copy.query_row("PRAGMA journal_mode = DELETE", (), |row| row.get::<_, String>(0)).map_err(translate)?;
     if let Some(problem) = problems(&copy)?.into_iter().next() {
         return Err(StoreError::corrupt(problem));
@@ -59,7 +59,7 @@ pub(super) fn copy(source: Connection, to: &Path, mut on_progress: impl FnMut(Co
     Ok(())
 }
 
-/// What SQLite finds malformed, and rows whose reference leads nowhere; reads everything.
+/// Malformed parts found by SQLite, and rows with dangling references; reads everything.
 pub(super) fn problems(connection: &Connection) -> Result<Vec<String>> {
     let mut found = Vec::new();
     let mut checked = connection.prepare("PRAGMA integrity_check").map_err(translate)?;

@@ -1,4 +1,4 @@
-//! How SQLite spells what databases spell differently: a list is an array of JSON, and tables are read from JSON.
+//! SQL of SQLite: a list is an array of JSON, and tables are read from JSON.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;

@@ -12,7 +12,7 @@ const CORRUPT: i32 = 11;
 const FULL: i32 = 13;
 const CONSTRAINT: i32 = 19;
 const NOT_A_DATABASE: i32 = 26;
-/// Extended code: no room for the index of the write-ahead log.
+/// Extended code: the index of the write-ahead log does not fit on the disk.
 const IO_SHARED_MEMORY_SIZE: i32 = 10 | (19 << 8);
 
 pub(super) fn translate(error: Error) -> StoreError {

@@ -36,7 +36,7 @@ pub(crate) struct SqliteBackend {
     writer: Pool,
     /// The writer itself for a database in memory, which only one connection can see.
     readers: Pool,
-    /// Whether a reader has the database to itself, and so needs no transaction for a consistent state.
+    /// Whether a reader has the database to itself, so that its state is consistent without a transaction.
     reads_alone: bool,
 }
 
@@ -70,7 +70,7 @@ impl SqliteBackend {
         Ok(Self { writer: Pool::new(vec![writer], true), readers: Pool::new(readers, true), reads_alone: false })
     }
 
-    /// Opens a file to read it alone: nothing is created, migrated or changed.
+    /// Opens a file for reading alone: it must exist with the current schema, and stays unchanged.
     pub(crate) async fn open_read_only(path: &Path) -> Result<Self> {
         let path = path.to_owned();
         let open = move || {

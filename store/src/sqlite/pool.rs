@@ -22,7 +22,7 @@ pub(super) struct Pool {
 /// A lent connection; returned when dropped.
 pub(super) struct Loan {
     held: Option<Held>,
-    /// The transaction that was started, whatever its outcome.
+    /// The transaction that was started, with any outcome.
     begun: Option<Mode>,
     may_block: bool,
 }
@@ -75,7 +75,7 @@ impl Loan {
         let begin = |statement| move |connection: &Connection| connection.execute_batch(statement).map_err(translate);
         match mode {
             Mode::Read => self.run(begin("BEGIN DEFERRED")),
-            // With the write lock taken first, no later statement can meet another writer.
+            // With the write lock taken first, later statements cannot meet another writer.
             Mode::Write => self.run_beside(begin("BEGIN IMMEDIATE")).await,
         }
     }

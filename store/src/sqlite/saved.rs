@@ -18,7 +18,7 @@ impl SqliteBackend {
             }
             // The statements that restore tables are prepared once, in addition to the others.
             connection.set_prepared_statement_cache_capacity(2 * STATEMENTS);
-            // A plan that looks at what is bound is made anew at every use.
+            // A plan that depends on bound values is made anew at every use.
             connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(translate)?;
             // They refuse that events are removed, which setting back does. Off for good: each change of it prepares all statements anew.
             connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false).map_err(translate)?;

@@ -59,7 +59,7 @@ pub(super) fn revert(connection: &Connection) -> Result<()> {
     Ok(())
 }
 
-/// Takes the write lock, so that no two processes migrate at once.
+/// Takes the write lock, so that only one process migrates at a time.
 fn begin(connection: &Connection) -> Result<Transaction<'_>> {
     Transaction::new_unchecked(connection, TransactionBehavior::Immediate).map_err(translate)
 }

@@ -116,7 +116,7 @@ mod tests {
     struct Line {
         messages: broadcast::Sender<String>,
         is_cut: watch::Sender<bool>,
-        /// How many more times nothing can be sent.
+        /// Number of further sends that fail.
         refusals: AtomicU32,
     }
 
@@ -199,7 +199,7 @@ mod tests {
         let mut second = wakes[1].subscribe();
         assert_eq!(second.next().await, Some(WakeEvent::Lost), "whatever was before");
         wakes[0].publish(task(1));
-        // Nothing else happens that would make it try again.
+        // The bus must retry by its own timer: all other activity has stopped.
         let heard = tokio::time::timeout(AWAY * 10, second.next()).await;
         assert_eq!(heard, Ok(Some(WakeEvent::Lost)));
         wakes[0].publish(task(2));

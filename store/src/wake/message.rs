@@ -60,7 +60,7 @@ fn parts(event: WakeEvent) -> Vec<WakeEvent> {
     }
 }
 
-/// The events of a message that another process than `to` sent. What cannot be read, perhaps of a newer program, is
+/// The events of a message that another process than `to` sent. An unreadable event, perhaps of a newer program, is
 /// [`WakeEvent::Lost`].
 pub(super) fn decode(to: Uuid, message: &str) -> Vec<WakeEvent> {
     let Ok(Message { from, events }) = serde_json::from_str::<Message<serde_json::Value>>(message) else {

@@ -1,8 +1,8 @@
 //! Notifications that rows may have changed, which save waiting tasks the time until their next poll.
 //!
-//! An event is a hint, not a fact. It may be lost or repeated, and nothing may depend on it: waiting tasks also poll,
-//! and read the rows when woken. Publishing never blocks. Where several processes use the same rows, a [`bus`] carries
-//! the events of each to the others.
+//! An event is a hint, not a fact. It may be lost or repeated, so waiting tasks also poll, and read the rows when
+//! woken. Publishing does not block. Where several processes use the same rows, a [`bus`] carries the events of each to
+//! the others.
 
 pub(crate) mod bus;
 mod message;
@@ -16,7 +16,7 @@ use tokio::sync::{broadcast, mpsc};
 /// Number of events kept for a slow subscriber before it loses the oldest.
 const CAPACITY: usize = 1024;
 
-/// What may have changed.
+/// Rows that may have changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WakeEvent {
@@ -29,7 +29,7 @@ pub enum WakeEvent {
     Task(TaskId),
     /// A round of this task opened that only takes participants with keys for it.
     Opened(TaskId),
-    /// Events were written that have no position in the log yet.
+    /// Events were written that lack a position in the log.
     Recorded,
     /// Events got their positions: the log is longer.
     Numbered,

@@ -54,12 +54,12 @@ async fn sixteen_writers_share_a_lease_that_expires() {
         });
     }
     let taken: u32 = writers.join_all().await.into_iter().sum();
-    // Each of those who took it has a token of its own.
+    // Each of the successful callers has a token of its own.
     assert_eq!(cluster.sql(&database, "SELECT token FROM lease"), taken.to_string());
     assert!(taken >= 6);
 }
 
-/// Two transactions that each read what the other one writes: in whatever order they count, one of them sees the other.
+/// Each of two transactions reads the rows that the other one writes: in any serial order, one of them sees the other.
 #[tokio::test(flavor = "multi_thread")]
 async fn write_skew_does_not_happen() {
     let Some((_, _, url)) = fresh() else { return };
@@ -76,7 +76,7 @@ async fn write_skew_does_not_happen() {
                     let (meet, runs, wait) = (Arc::clone(&meet), Arc::clone(&runs), std::mem::take(&mut first));
                     Box::pin(async move {
                         runs.fetch_add(1, Ordering::Relaxed);
-                        // Only who comes first stores an answer; both have looked before either writes.
+                        // Only the first one stores an answer; both have looked before either writes.
                         let is_first = tx.find_idempotent("ann", "k").await?.is_none()
                             && tx.find_idempotent("bob", "k").await?.is_none();
                         if wait {
@@ -99,14 +99,14 @@ async fn write_skew_does_not_happen() {
     assert_eq!(runs.load(Ordering::Relaxed), 3, "one of them ran again");
 }
 
-/// Serialization failures, deadlocks and locks that cannot be had are tried again, at whatever statement they come.
+/// Serialization failures, deadlocks and unavailable locks are retried, at any statement.
 #[tokio::test(flavor = "multi_thread")]
 async fn interference_is_tried_again_at_every_statement_and_at_the_commit() {
     for code in ["40001", "40P01", "55P03"] {
         for (event, when) in [("INSERT", ""), ("UPDATE", ""), ("INSERT", "CONSTRAINT")] {
             let Some((cluster, database, url)) = fresh() else { return };
             let store = store(&url).await;
-            // A sequence is not rolled back, so the first three times fail whatever becomes of the transaction.
+            // A sequence is not rolled back, so the first three times fail even if the transaction is.
             let deferred = if when.is_empty() { "" } else { "DEFERRABLE INITIALLY DEFERRED" };
             cluster.sql(
                 &database,
@@ -134,7 +134,7 @@ async fn interference_is_tried_again_at_every_statement_and_at_the_commit() {
     }
 }
 
-/// Whoever is slower than others of its process that keep changing what it changes gets through all the same.
+/// A slow writer succeeds although faster writers of its process keep changing the same row.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_writer_is_refused_once() {
     let Some((_, _, url)) = fresh() else { return };
@@ -178,7 +178,7 @@ async fn a_slow_writer_is_refused_once() {
     others.abort();
 }
 
-/// Interference without end is told as such.
+/// Endless interference is reported as `Busy`.
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_never_gets_through_is_told_that_the_database_is_busy() {
     let Some((cluster, database, url)) = fresh() else { return };
@@ -201,7 +201,8 @@ async fn whoever_never_gets_through_is_told_that_the_database_is_busy() {
     assert_eq!(cluster.sql(&database, "SELECT count(*) FROM lease"), "0");
 }
 
-/// What follows an error of a statement is refused, and so is a commit, which the server would silently not do.
+/// After an error of a statement, further statements are rejected, and so is a commit, which the server would silently
+/// skip.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transaction_that_goes_on_after_an_error_is_a_fault() {
     let Some((_, _, url)) = fresh() else { return };
@@ -210,7 +211,7 @@ async fn a_transaction_that_goes_on_after_an_error_is_a_fault() {
         .transact("test", |tx| {
             Box::pin(async move {
                 tx.acquire_lease("work", Uuid::nil(), NOW, TTL).await?.unwrap();
-                // There is no such task.
+                // This task does not exist.
                 let nowhere = Attempt { task: TaskId(Uuid::nil()), round: 1, attempt: 1 };
                 let refused = tx.put_secret_if_absent(nowhere, "noise", b"x").await;
                 assert!(matches!(refused, Err(StoreError::Conflict(_))), "{refused:?}");
@@ -222,7 +223,7 @@ async fn a_transaction_that_goes_on_after_an_error_is_a_fault() {
     assert!(!holds(&store, "work").await, "nothing of it was kept");
 }
 
-/// A dropped transaction keeps nothing and no lock, and what comes after it has a usable connection.
+/// A dropped transaction rolls back and releases its locks, and its successor has a usable connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_of_dropped_transactions_are_replaced() {
     let Some((cluster, database, url)) = fresh() else { return };
@@ -253,7 +254,7 @@ async fn connections_of_dropped_transactions_are_replaced() {
     assert_eq!(cluster.sql(&database, open), "0");
 }
 
-/// The first time that a read of this name asks twice, with a commit in between, it reads everything again.
+/// The first read of this name that runs two statements, with a commit in between, starts again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_read_that_turns_out_longer_sees_one_state() {
     let Some((_, _, url)) = fresh() else { return };

@@ -1,4 +1,4 @@
-//! Connections that are lost, because the server is killed or tells them to go.
+//! Connections that are lost, because the server is killed or closes them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -78,8 +78,8 @@ async fn both_databases_have_the_same_steps_tables_and_columns() {
     assert_eq!(on_postgres, on_sqlite);
 }
 
-/// The order of a draw is that of participants' names by their bytes, whatever language the database speaks, and so is that of lists by
-/// other names.
+/// The order of a draw is that of participants' names by their bytes, in any locale of the database, and so is that of
+/// lists by other names.
 #[tokio::test(flavor = "multi_thread")]
 async fn names_are_in_the_order_of_their_bytes() {
     let Some((cluster, database, url)) = fresh() else { return };

@@ -1,4 +1,4 @@
-//! A server that says nothing any more, and a way to it that swallows everything: nobody is told that a connection is lost.
+//! A silent server, and a network path that drops all packets: the loss of a connection goes unannounced.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::{NOW, config, server};
 
 const TTL: Duration = Duration::from_secs(30);
-/// How much shorter than usual everybody waits here.
+/// Factor by which timeouts are shorter than usual.
 const TIMES: u32 = 20;
 
 /// A database, a line to it, and a store at the other end of the line.
@@ -106,7 +106,7 @@ async fn who_was_stopped_in_the_middle_of_a_transaction_holds_no_lock_and_begins
 async fn a_connection_that_alone_fell_silent_is_made_anew() {
     let Some((_cluster, _, line, store)) = at_the_end_of_a_line().await else { return };
     assert!(take(&store, "before").await.unwrap());
-    // What was idle is forgotten by something in between: it swallows the next bytes, and a new connection carries.
+    // A middlebox forgets the idle connection: it drops the next bytes, and a new connection works.
     line.fall_silent();
     let taken = {
         let store = store.clone();

@@ -1,4 +1,4 @@
-//! The way to the server: TLS, passwords, and what is said where there is none.
+//! Connections to the server: TLS, passwords, and the errors of failed connections.
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use store::{Result, Store, StoreError};

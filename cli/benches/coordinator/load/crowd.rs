@@ -23,7 +23,7 @@ use crate::Outcome;
 
 const DAY: time::Duration = time::Duration::DAY;
 
-/// Who may take part wherever this authority is known and these rows are.
+/// Participants that are valid for this authority and these rows.
 pub(crate) struct Crowd {
     ca_pem: String,
     ca_key_pem: String,
@@ -49,7 +49,7 @@ impl Crowd {
         Ok(())
     }
 
-    /// Writes what enrolment would have written.
+    /// Writes the rows that enrolment would have written.
     pub(crate) async fn write_rows(&self, database: Database) -> Outcome {
         let (blobs, clock) = (Blobs::Memory, Arc::new(SystemClock));
         let now = clock.now();
@@ -74,7 +74,7 @@ impl Crowd {
     }
 }
 
-/// What is good for days.
+/// Parameters of a certificate that is valid for days.
 fn lasting() -> CertificateParams {
     let mut params = CertificateParams::default();
     (params.not_before, params.not_after) = (OffsetDateTime::now_utc() - DAY, OffsetDateTime::now_utc() + 7 * DAY);

@@ -1,8 +1,8 @@
-//! Ten thousand enrolled participants that poll at a fixed rate while rounds go on: PostgreSQL beside SQLite, two coordinators
-//! beside one.
+//! Ten thousand enrolled participants that poll at a fixed rate during rounds. Compares PostgreSQL with SQLite, and two
+//! coordinators with one.
 //!
-//! Each participant that polls keeps a TLS connection of its own, since that is what says who it is. A coordinator counts two
-//! open files for each, so the limit on open files bounds how many of the enrolled poll.
+//! Each polling participant keeps its own TLS connection, since that authenticates it. A coordinator counts two open
+//! files for each, so the limit on open files bounds the number of polling participants.
 
 pub(crate) mod crowd;
 mod offer;
@@ -34,7 +34,7 @@ const LOADED: &str = "loaded";
 /// Files of a coordinator that are not those of participants' connections.
 const FILES_ELSEWHERE: u32 = 2000;
 
-/// What is offered to the coordinators of a run.
+/// Load on the coordinators of a run.
 pub(crate) struct Load {
     /// How many are enrolled.
     participants: u32,
@@ -131,7 +131,7 @@ pub(crate) async fn run(asked: &[String]) -> Outcome {
     Ok(())
 }
 
-/// Connections of those who poll, spread over coordinators; each has polled once.
+/// Connections of the polling participants, spread over coordinators; each has polled once.
 async fn connect(crowd: &Crowd, count: u32, servers: &[Server], task: &'static str) -> Outcome<Vec<Device>> {
     let ready = crowd.identities().take(count as usize).zip(servers.iter().cycle());
     let connect = |(identity, server): (_, &Server)| {
@@ -145,7 +145,7 @@ async fn connect(crowd: &Crowd, count: u32, servers: &[Server], task: &'static s
     servers[0].each(ready, connect).await
 }
 
-/// What was used and counted up to a moment.
+/// Resources and counters up to a moment.
 struct Readings {
     at: Instant,
     coordinator: f64,
@@ -184,7 +184,7 @@ impl Readings {
     }
 }
 
-/// What was used and counted meanwhile.
+/// Resources and counters over the measured time.
 struct Used {
     seconds: f64,
     coordinator: f64,
@@ -199,7 +199,7 @@ impl Used {
         self.counters.iter().filter(|(name, _)| of(name)).map(|(_, count)| count).sum()
     }
 
-    /// Waits for the database by transaction, most first; none with SQLite.
+    /// Waits for the database by transaction, most first; empty with SQLite.
     fn waits(&self) -> Vec<(&str, u64)> {
         const BEFORE: &str = "tributary_database_round_trips_total{transaction=\"";
         let ours = self.counters.iter().filter(|(name, _)| name.starts_with(BEFORE));
@@ -220,7 +220,7 @@ impl Used {
         println!("    waits for the database per {what}: {:.2}; {}", each(sum), shown.join(", "));
     }
 
-    /// How long transactions waited for a connection to the database; nothing with SQLite.
+    /// Prints how long transactions waited for a connection to the database; silent with SQLite.
     fn tell_connections(&self) {
         const NAME: &str = "tributary_database_connection_wait_seconds";
         let all = self.count(&format!("{NAME}_count"));
@@ -257,7 +257,7 @@ async fn at_rate(load: &Load, crowd: &Crowd, site: &Site<'_>, name: &str) -> Out
     server.create_task_named(LOADED, PARAMETERS, load.cohort, ROUNDS).await?;
     let devices = connect(crowd, load.polling, &servers, LOADED).await?;
     let polling: Arc<[Polling]> = devices.into_iter().map(Polling::from).collect();
-    // Whoever was drawn while the others came takes part; then all are in step.
+    // Participants that were drawn while the others came take part; then all are in step.
     offer(load.rate, load.polling, &polling, PARAMETERS).await?;
     let rounds = server.completed(LOADED).await?;
     let before = Readings::take(site, &servers).await?;
@@ -309,7 +309,7 @@ fn tell_latencies(offered: &Offered) {
     }
 }
 
-/// Rounds of participants whose polls are held open, and nobody else.
+/// Rounds of participants whose polls are held open, without other load.
 async fn rounds_alone(load: &Load, crowd: &Crowd, site: &Site<'_>, servers: &[Server], name: &str) -> Outcome {
     let devices = connect(crowd, load.cohort, servers, TASK).await?;
     let before = Readings::take(site, servers).await?;
@@ -339,7 +339,7 @@ async fn replicas(load: &Load, crowd: &Crowd, cluster: &Cluster, quota: Option<u
     for _ in 0..2 {
         let server = site.serve()?;
         if servers.is_empty() {
-            // Waits for one more than there are: nobody is ever drawn.
+            // Waits for one participant more than exist, so that it draws none of them.
             server.create_task_named(LOADED, PARAMETERS, load.participants + 1, 1).await?;
         }
         servers.push(server);

@@ -10,10 +10,10 @@ use wire::participant::CheckInReply;
 use crate::Outcome;
 use crate::server::{Device, Input};
 
-/// A participant that polls, and takes part when it is told to.
+/// A participant that polls, and takes part when it is assigned.
 pub(crate) struct Polling {
     device: Device,
-    /// Whether it is at work already: its next poll tells it so once more.
+    /// Whether it is at work already: its next poll returns the same assignment again.
     is_working: AtomicBool,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Taken {
     pub(crate) latency: Duration,
 }
 
-/// What became of polls.
+/// Outcomes of polls.
 #[derive(Default)]
 pub(crate) struct Offered {
     /// One for each poll.

@@ -1,4 +1,4 @@
-//! What the coordinators of a deployment share: rows, blobs and keys.
+//! Shared parts of a deployment's coordinators: rows, blobs and keys.
 
 use std::path::PathBuf;
 
@@ -56,7 +56,7 @@ impl<'a> Site<'a> {
         let at = |name: &str| folder.path().join(name);
         crowd.write_authority(&at("ca.pem"), &at("ca-key.pem"))?;
         crowd.write_rows(database).await?;
-        // A coordinator does not start with a database that has rows and no key.
+        // A coordinator refuses to start with a database that has rows, unless it has the key.
         Sealer::open(&at("seal.key"), &Random::from_system()?)?;
         let place = match &blobs {
             None => format!("url = {:?}\n", format!("file:{}", at("blobs").display())),
@@ -70,8 +70,8 @@ impl<'a> Site<'a> {
                 )
             }
         };
-        // All come from one address: limits for those are not what is measured. There are few strangers, so that the limit on open
-        // files leaves more to participants.
+        // All come from one address, so its limits are raised. There are few strangers, so that the limit on open files
+        // leaves more to participants.
         let text = format!(
             "[http]\nlisten = \"127.0.0.1:0\"\nhealth_listen = \"127.0.0.1:0\"\nconnections_max = {}\nstrangers_max = 500\n\
              strangers_per_address = 500\nevent_streams_per_token = 256\noperator_rate = 1000000\naddress_rate = 1000000\n\
@@ -100,20 +100,20 @@ impl<'a> Site<'a> {
         Server::launch(&["--config", &self.config.display().to_string()], &settings, own)
     }
 
-    /// How many leases of rounds are held; none where no server has the rows.
+    /// Number of held leases of rounds; 0 with SQLite.
     pub(crate) fn held_leases(&self) -> Outcome<u32> {
         let Some(cluster) = self.cluster else { return Ok(0) };
         let held = "SELECT count(*) FROM lease WHERE name LIKE 'round:%' AND expires_at > acquired_at";
         Ok(cluster.sql(&self.database, held).parse()?)
     }
 
-    /// What the database's server has logged; nothing where there is none.
+    /// The log of the database's server; empty with SQLite.
     pub(crate) fn log(&self) -> Outcome<String> {
         self.cluster
             .map_or_else(|| Ok(String::new()), |cluster| Ok(std::fs::read_to_string(cluster.folder().join("log"))?))
     }
 
-    /// Processor time of the database's own processes, in seconds; SQLite has none.
+    /// Processor time of the database's own processes, in seconds; 0 with SQLite.
     pub(crate) fn database_seconds(&self) -> Outcome<f64> {
         let Some(cluster) = self.cluster else { return Ok(0.0) };
         let told = std::fs::read_to_string(cluster.folder().join("data/postmaster.pid"))?;

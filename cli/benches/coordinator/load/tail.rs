@@ -7,7 +7,7 @@ use crate::Outcome;
 
 /// A poll that took longer is one of the tail.
 const SLOW: Duration = Duration::from_millis(50);
-/// Slow polls at most so far apart have one cause.
+/// Maximum distance between slow polls that are attributed to one cause.
 const NEAR: Duration = Duration::from_millis(200);
 /// At most so many spells of slow polls are printed, those with the most polls first.
 const TOLD: usize = 8;
@@ -70,7 +70,7 @@ impl Statement {
     }
 }
 
-/// Tells of the worst spells of polls that began at `began`, beside what is in the log of the database's server.
+/// Prints the worst spells of polls that began at `began`, next to the log of the database's server.
 pub(super) fn tell(offered: &Offered, began: f64, log: &str) {
     let mut spells = Spell::all(offered);
     let slow: usize = spells.iter().map(|spell| spell.polls).sum();

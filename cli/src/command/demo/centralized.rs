@@ -20,7 +20,7 @@ pub(super) fn train(
 ) -> Outcome<Score> {
     let pooled = Dataset::concat(shards).map_err(of_data)?;
     let start = architecture.initial(seed).map_err(Failure::because(Exit::Training, "the model's sizes"))?;
-    // There is no received model for a proximal term, and schedules by round stay at the first.
+    // A proximal term would need a received model, and schedules by round stay at the first.
     let plan = plan.in_round(1);
     let plan = TrainingPlan { epochs: plan.epochs.saturating_mul(rounds), proximal_mu: 0.0, ..plan };
     let trained = train::train(architecture, &start, examples(&pooled), Sgd { plan: &plan, seed }, &Device::Cpu)

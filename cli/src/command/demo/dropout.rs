@@ -1,7 +1,7 @@
 //! A participant that drops out in the middle of a round, as phones do: its network stops working.
 //!
-//! The coordinator gets no notice, and the participant cannot clean up; its owner drops it immediately and later restarts it
-//! from its journal.
+//! The coordinator gets no notice, and the participant cannot clean up. Its owner drops it immediately and later
+//! restarts it from its journal.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -79,7 +79,7 @@ impl DropoutTransport {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Never returns if this is the point at which the participant drops out.
+    /// Stays pending if this is the point at which the participant drops out.
     async fn reach(&self, point: Point) {
         let fate = self.state().fate;
         if let Some((place, _)) = fate.filter(|(_, at)| *at == point) {

@@ -1,4 +1,4 @@
-//! The demo's output for programs: one JSON object per event. Fields are added, never renamed.
+//! The demo's output for programs: one JSON object per event. Changes only add fields.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ pub(super) struct Started {
     pub(super) model: &'static str,
     pub(super) parameters: u64,
     pub(super) seed: u64,
-    /// Who can read updates.
+    /// The parties that can read updates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) protection: Option<Protection>,
     /// The task's privacy promise, if there is one.
@@ -51,7 +51,7 @@ pub(super) struct RoundEvent {
     pub(super) dropped_why: BTreeMap<AssignmentState, u32>,
     /// Dropouts by phase; an update that was accepted before its participant dropped out is in the sum.
     pub(super) dropped_in: BTreeMap<RoundState, u32>,
-    /// The participants in the sum, and those who opened it.
+    /// The participants in the sum, and the participants that opened it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) secure_aggregation: Option<SessionView>,
     /// The groups of a divided cohort, with their anomaly scores.
@@ -60,7 +60,7 @@ pub(super) struct RoundEvent {
     /// How the sum was computed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) work: Option<SumWorkView>,
-    /// Accuracy of the published model on the demo's held-out data; `None` if the round published none.
+    /// Accuracy of the published model on the demo's held-out data; `None` if the round did not publish one.
     pub(super) metrics: Option<Score>,
     /// Weighted means of the cohort's metrics: the received model on each member's held-out data, and its training.
     pub(super) cohort_metrics: BTreeMap<String, f64>,

@@ -279,7 +279,7 @@ impl Demo {
         table.message("training each alone");
         served.push(personal::alone(scene, &shards, rounds).await?);
         table.finish();
-        // What the methods are compared with comes first: one model for all, and training alone.
+        // The baselines come first: one model for all, and training alone.
         served.sort_by_key(MethodAccuracy::rank);
         let nothing = || Failure::new(Exit::Internal, "nothing was played");
         let (finished, last) = fed_avg.zip(last).ok_or_else(nothing)?;
@@ -292,7 +292,7 @@ impl Demo {
     /// same model.
     fn federations(&self, scene: &Scene, methods: Vec<FlagValue>) -> Outcome<Vec<Federation>> {
         let federation = |method: Option<FlagValue>| {
-            // Without a method there is no personalization, also if the task file has one.
+            // Without a method personalization is off, also if the task file has one.
             let none = || {
                 FlagValue::by_itself(
                     "none",

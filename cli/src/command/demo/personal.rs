@@ -111,7 +111,7 @@ fn train_alone(
 ) -> Outcome<Parameters> {
     let mut model = architecture.initial(seed).map_err(Failure::because(Exit::Training, "the model's sizes"))?;
     for round in 1..=rounds {
-        // There is no received model for a proximal term.
+        // A proximal term would need a received model.
         let plan = TrainingPlan { proximal_mu: 0.0, ..plan.in_round(round) };
         let sgd = Sgd { plan: &plan, seed: seed.wrapping_add(round.into()) };
         let trained = train::train(architecture, &model, examples(data), sgd, &Device::Cpu)

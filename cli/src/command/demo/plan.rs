@@ -114,7 +114,7 @@ impl Plan<'_> {
         let participants = self.data.participants;
         // The minimum cohort follows from the sampling.
         let is_sampled = draft.privacy.sampling.is_some();
-        // A tree allows one participation each, and a banded matrix no consecutive ones.
+        // A tree allows one participation each, and a banded matrix forbids consecutive ones.
         let all_return = !draft.privacy.mechanism.is_correlated();
         // Enough updates for a robust rule, if possible.
         let collect_min = if draft.aggregation.robust.is_some() { drawn - drawn / 4 } else { 1 };
@@ -145,7 +145,7 @@ pub(super) fn base() -> Value {
     json!({ "name": TASK, "rounds": { "count": ROUNDS } })
 }
 
-/// The metrics that participants report; none in private tasks.
+/// The metrics that participants report; empty in private tasks.
 fn metrics(draft: &TaskSpec) -> &'static [&'static str] {
     match &draft.personalization {
         _ if draft.privacy.is_private() => &[],

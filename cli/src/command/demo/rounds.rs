@@ -1,4 +1,4 @@
-//! Watches the demo's rounds as an operator would, and evaluates what each one publishes.
+//! Watches the demo's rounds as an operator would, and evaluates each published model.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -78,7 +78,7 @@ impl Rounds<'_> {
         }
     }
 
-    /// Waits for the end of the next attempt; `None` if the privacy budget has no room for another round.
+    /// Waits for the end of the next attempt; `None` if the privacy budget is too small for another round.
     async fn until_over(&self, world: &mut World, number: u32) -> Outcome<Option<RoundView>> {
         let wait = if self.output.is_live() { WAIT_LIVE } else { WAIT };
         let mut after = None;
@@ -100,7 +100,7 @@ impl Rounds<'_> {
         }
     }
 
-    /// After a failed attempt: waits for the next one. False if the privacy budget has no room for it.
+    /// After a failed attempt: waits for the next one. Returns false if the privacy budget is too small for it.
     async fn go_on(&self, world: &mut World, number: u32) -> Outcome<bool> {
         loop {
             let next = world.server.watch_round(self.task, number, Some(RoundState::Failed), WAIT_LIVE).await?;

@@ -1,4 +1,4 @@
-//! The demo's model, served: what `--serve` ends with.
+//! Serves the demo's model at the end, for `--serve`.
 
 use std::path::Path;
 use std::time::Duration;

@@ -44,7 +44,7 @@ pub(super) struct LiveTable {
 }
 
 impl LiveTable {
-    /// Prints nothing yet. In private tasks participants report no loss; epsilon replaces it.
+    /// A table that is still empty. In private tasks epsilon replaces the loss, which stays on the devices.
     pub(super) fn new(output: Output, is_private: bool) -> Self {
         let live = if output.is_live() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
         if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
@@ -126,7 +126,7 @@ fn unmasking(round: &RoundEvent) -> String {
     }
 }
 
-/// Number of included participants, and of those who unmasked their sum.
+/// Number of included participants, and of those that unmasked their sum.
 fn opened(round: &RoundEvent) -> String {
     match (&round.secure_aggregation, &round.work) {
         (Some(session), Some(_)) => format!("{} / {}", session.included, session.unmasked),

@@ -87,7 +87,7 @@ impl World {
         })
     }
 
-    /// Enrols one participant after the other; none checks in before [`Self::open`].
+    /// Enrols one participant after the other; check-ins begin with [`Self::open`].
     pub(super) async fn enroll(
         &mut self,
         shards: Vec<(Dataset, Dataset)>,
@@ -141,7 +141,7 @@ impl World {
         self.over.send_replace((number, attempt));
     }
 
-    /// Completes with the first participant's failure, else never.
+    /// Completes with the first participant's failure; otherwise stays pending.
     pub(super) async fn check(&mut self) -> Outcome {
         while let Some(ended) = self.participants.join_next().await {
             ended.map_err(Failure::because(Exit::Internal, "a participant's task ended badly"))??;
@@ -249,7 +249,7 @@ impl RestartingParticipant {
             .task(&self.task)
             .seed(Some(self.seed))
             .secure_aggregation(SecurityPolicy { required: self.drops.secure, ..SecurityPolicy::lowest() })
-            // The device serves only this task, whose plan limits what it spends.
+            // The device serves only this task, whose plan limits its spending.
             .privacy(PrivacyPolicy { required: self.private, lifetime: None, ..PrivacyPolicy::default() })
             .on_event(move |event| match event {
                 Event::Enrolled { participant, .. } => {

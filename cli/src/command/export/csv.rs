@@ -1,4 +1,4 @@
-//! A table as text (RFC 4180): empty where there is no value, times in RFC 3339, numbers that read back as the same number.
+//! A table as text (RFC 4180): empty for missing values, times in RFC 3339, numbers that read back as the same number.
 
 use std::io::{self, Write};
 

@@ -17,13 +17,13 @@ const EXPERIMENT: &str = "725180046310547925";
 /// Longest value of a parameter that MLflow takes, in bytes.
 const PARAMETER_MAX: usize = 6000;
 
-/// Writes the run of a task. What else is in the folder stays.
+/// Writes the run of a task. Other files in the folder stay.
 pub(super) fn write(task: &TaskRounds, out: &Path) -> io::Result<()> {
     fs::create_dir_all(out)?;
     let experiment = out.canonicalize()?.join(EXPERIMENT);
     let summary = &task.task.summary;
     let run = experiment.join(summary.id.0.simple().to_string());
-    // A metric that is no longer there would stay.
+    // Removes metrics of an earlier export that have since disappeared.
     match fs::remove_dir_all(&run) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

@@ -32,7 +32,7 @@ impl TaskRounds {
     }
 }
 
-/// What the cells of a column are. Every cell may be empty.
+/// Type of a column's cells. Every cell may be empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Text,
@@ -59,7 +59,7 @@ pub(super) struct Records {
     pub(super) rows: Vec<Vec<Cell>>,
 }
 
-/// A cell that says what a round is.
+/// A cell about a round.
 type Fact = (&'static str, Kind, fn(&TaskRounds, &RoundView) -> Cell);
 
 fn integer(number: u32) -> Cell {

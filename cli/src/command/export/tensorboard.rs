@@ -50,7 +50,7 @@ pub(super) fn write(task: &TaskRounds, out: &Path) -> io::Result<()> {
     let folder = out.join(task.folder());
     fs::create_dir_all(&folder)?;
     let began = task.task.summary.created_at.0.div_euclid(1000);
-    // The same name each time: a later export replaces an earlier one instead of standing beside it.
+    // The same name each time, so that a later export replaces an earlier one.
     let path = folder.join(format!("events.out.tfevents.{began}.{}", task.task.summary.id));
     let mut file = io::BufWriter::new(fs::File::create(path)?);
     let version = Event { wall_time: seconds(task.task.summary.created_at.0), step: 0, what: None };

@@ -1,4 +1,4 @@
-//! What was written is read back by the formats' own readers, or by their definition.
+//! The formats' own readers, or their definitions, read the exported files.
 
 use ::parquet::file::reader::{FileReader as _, SerializedFileReader};
 use ::parquet::record::Field;

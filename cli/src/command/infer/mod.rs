@@ -1,4 +1,4 @@
-//! `tributary infer`: serve published models, go back to the version before, and see who serves.
+//! `tributary infer`: serve published models, go back to the previous version, and list the servers.
 
 mod rollback;
 mod serve;

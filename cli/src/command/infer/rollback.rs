@@ -46,7 +46,7 @@ impl Rollback {
             .pop_if_empty()
             .extend(["tributary", "models", &self.model, "rollback"]);
         let mut request = client.post(url);
-        // A token does not travel in the clear; on a loopback address none is needed.
+        // A token is sent only over TLS; a loopback address works without one.
         if let Some(token) = self.token.as_ref().filter(|_| self.at.scheme() == "https") {
             request = request.bearer_auth(token);
         }

@@ -164,7 +164,7 @@ struct Serving {
 #[derive(serde::Serialize)]
 struct ServedModel {
     name: String,
-    /// None before a version is ready.
+    /// `None` before a version is ready.
     version: Option<u32>,
 }
 
@@ -237,7 +237,7 @@ fn folders(models: &std::path::Path) -> Outcome<Vec<String>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(models).map_err(cannot())? {
         let entry = entry.map_err(cannot())?;
-        // `..data` of Kubernetes and `.snapshot` of file servers are no models.
+        // Skips `..data` of Kubernetes and `.snapshot` of file servers, which are not models.
         let is_model = |name: &String| is_name(name) && !name.starts_with('.') && entry.path().is_dir();
         let name = entry.file_name().into_string().ok().filter(is_model);
         names.extend(name);

@@ -40,7 +40,7 @@ pub(crate) struct Export {
     task: Option<PathBuf>,
 }
 
-/// What was written.
+/// Output of an export.
 #[derive(serde::Serialize)]
 struct Exported {
     files: Vec<PathBuf>,

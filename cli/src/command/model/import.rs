@@ -53,7 +53,7 @@ pub(crate) struct Import {
     no_dropout: bool,
 }
 
-/// What was written.
+/// Output of an import.
 #[derive(serde::Serialize)]
 struct Written {
     graph: PathBuf,

@@ -94,7 +94,7 @@ pub(crate) struct ChangedVersion {
 }
 
 impl ChangedVersion {
-    /// Does it; `words` of what was answered, of the version and of the task's name.
+    /// Performs the change; `words` describes the answer from the version and the task's name.
     async fn change<A: Serialize + DeserializeOwned>(
         self,
         template: &str,
@@ -213,7 +213,7 @@ async fn find(server: &Server, task: TaskId, version: Option<u32>) -> Outcome<Mo
 struct FetchedModel {
     path: PathBuf,
     version: u32,
-    /// The round that made it; none made the model that the task began with.
+    /// The round that made it; `None` for the model that the task began with.
     round: Option<u32>,
     sha256: Digest,
     /// Size of the file.

@@ -1,4 +1,4 @@
-//! What a participant does, in words for people and as JSON for programs.
+//! Events of a participant, in words for people and as JSON for programs.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -45,7 +45,7 @@ pub(super) struct Told(Mutex<Last>);
 #[derive(Default)]
 struct Last {
     waiting_for: Vec<WaitingFor>,
-    /// What is tried again, and why.
+    /// The retried action, and the reason.
     retry: Option<(&'static str, String)>,
     /// The task that this participant refuses, and why.
     refused: Option<(TaskId, String)>,

@@ -1,4 +1,4 @@
-//! What is counted of a participant, for Prometheus.
+//! Metrics of a participant, for Prometheus.
 
 use std::net::SocketAddr;
 
@@ -48,7 +48,7 @@ impl MetricsArgs {
 impl Metrics {
     pub(super) async fn end(self) {
         self.stop.cancel();
-        // It has nothing to keep.
+        // Ignores the result: the task is stateless.
         let _ = self.listening.await;
     }
 }

@@ -48,7 +48,7 @@ pub(crate) struct ProgramArgs {
 const ENDING: Duration = Duration::from_secs(15);
 
 impl ProgramArgs {
-    /// Waits until what the participant has started has ended with it, and no job is offered any more.
+    /// Waits until the participant's trainer has ended with it, and jobs are no longer offered.
     pub(super) async fn end(&self, participant: &Participant) {
         if self.trainer.is_some() || self.trainer_attach.is_some() {
             let _ = tokio::time::timeout(ENDING, participant.trainer_rests()).await;

@@ -1,6 +1,6 @@
 //! `tributary participant run`: one participant as a process of its own, on its shard of ready-made data.
 //!
-//! An app embeds the SDK instead; this is for experiments, and shows that processes learn what the demo learns.
+//! An app embeds the SDK instead. This command is for experiments, and shows that processes get the demo's model.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What a participant did in rounds that the coordinator follows, for a collector of traces.
+//! Traces of a participant's rounds for a collector, where the coordinator traces the round.
 
 use client_sdk::Event;
 use client_sdk::participant::Span;

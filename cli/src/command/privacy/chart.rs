@@ -1,6 +1,7 @@
 //! A chart of epsilon over rounds.
 //!
-//! Epsilon is on a logarithmic axis, since those who know the cohorts often learn a hundred times as much as others.
+//! Epsilon is on a logarithmic axis, since observers that know the cohorts often learn a hundred times as much as
+//! others.
 
 use learning::privacy::Epsilons;
 
@@ -19,8 +20,8 @@ const DECADES_MAX: f64 = 8.0;
 const PUBLISHED: Curve = Curve { class: "published", light: "#0b62c4", dark: "#6cb2ff", is_dashed: false };
 const COHORT_KNOWN: Curve = Curve { class: "cohort_known", light: "#b45309", dark: "#f5a742", is_dashed: true };
 
-/// A whole SVG document. `points` are numbers of rounds (or whatever `what` counts), rising, with the epsilons after them; at
-/// least one.
+/// A whole SVG document. `points` are numbers of rounds (or of the unit `what`), rising, with the epsilons after them;
+/// at least one.
 pub(super) fn epsilon_over(what: &str, points: &[(u32, Epsilons)], subject: &str, delta: f64) -> String {
     let rounds = points.last().map_or(1, |&(rounds, _)| rounds);
     let scale = Scale::of(points, rounds);
@@ -60,7 +61,7 @@ impl Scale {
             points.iter().flat_map(both).filter(|value| value.is_finite() && *value > 0.0)
         };
         let highest = values().fold(f64::NAN, f64::max);
-        // Nothing is left of an epsilon where delta allows everything.
+        // All epsilons may be 0, if delta allows everything.
         let highest = if highest.is_nan() { 1.0 } else { highest };
         let lowest = values().fold(highest, f64::min).max(highest * 10_f64.powf(-DECADES_MAX));
         let low = steps(lowest).filter(|step| *step <= lowest).fold(f64::NAN, f64::max);

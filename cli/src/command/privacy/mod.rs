@@ -1,6 +1,6 @@
-//! `tributary privacy`: what a promise of differential privacy costs, before anybody trains and while they do.
+//! `tributary privacy`: the cost of a promise of differential privacy, before and during training.
 //!
-//! Every figure comes from `learning::privacy`, here or on the coordinator; this only asks and presents.
+//! Every figure comes from `learning::privacy`, here or on the coordinator; this module only queries and presents.
 
 use crate::failure::Outcome;
 use crate::output::Output;

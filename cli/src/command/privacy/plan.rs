@@ -96,11 +96,11 @@ enum CohortDraw {
     None,
 }
 
-/// What amplifies the published figure, relative to known cohorts.
+/// The basis of the published figure, relative to known cohorts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 enum PublishedRestsOn {
-    /// Nothing: both figures rely on noise and clipping alone.
+    /// Both figures rely on noise and clipping alone.
     NoiseAlone,
     /// A secret draw, in a task without secure aggregation; with it, cohorts count as known.
     SecretDrawInTheClear,
@@ -125,7 +125,7 @@ struct Planned {
     /// Assumptions of the noise shares; `None` without shares.
     shares: Option<Shares>,
     cohort_for: CohortFor,
-    /// What the SDK's default lifetime limit leaves of it.
+    /// The part of it that the SDK's default lifetime limit allows.
     lifetime: LifetimeRoom,
     /// Alternative cohorts and rounds, least total noise first, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -147,7 +147,7 @@ struct Shares {
 struct CohortFor {
     /// The target for the published epsilon.
     epsilon: f64,
-    /// Smallest cohort that meets the target at the same noise on the mean; `None` if none does.
+    /// Smallest cohort that meets the target at the same noise on the mean; `None` if all cohorts miss it.
     cohort: Option<u32>,
 }
 
@@ -214,7 +214,7 @@ impl PlanArgs {
         self.sampling.unwrap_or(usual)
     }
 
-    /// With a banded matrix: that everybody takes turns, unless something else is asked for.
+    /// With a banded matrix: all participants take turns, unless the flags set another separation.
     fn separation(&self) -> Option<u32> {
         let takes_turns = self.mechanism == PrivacyMechanism::BandedMatrix && self.participations != Some(1);
         self.separation.or_else(|| takes_turns.then(|| Turns::longest_separation(self.population, self.cohort)))

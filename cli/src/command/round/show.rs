@@ -69,8 +69,8 @@ fn head(round: &RoundView) -> String {
     lines.join("\n")
 }
 
-/// What participants measured: the model that the round began with, and their training. Neither is the accuracy of the model that the
-/// round made, which `demo` and `model evaluate` measure.
+/// Metrics from participants: those of the model that the round began with, and of their training. The accuracy of the
+/// model that the round made is measured by `demo` and `model evaluate`.
 fn reported(round: &RoundView) -> String {
     match metrics(round).as_str() {
         "" => "nothing".to_owned(),

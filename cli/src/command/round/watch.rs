@@ -28,7 +28,7 @@ pub(super) struct Watch {
     output: Output,
     /// Hidden unless a terminal shows it.
     bar: ProgressBar,
-    /// What was said last of why nothing changes.
+    /// The last printed explanation of a standstill.
     said: Mutex<Vec<String>>,
     /// The last planned round of the task, once it was said that the watched one lies beyond it.
     said_last: Mutex<Option<u32>>,
@@ -106,7 +106,7 @@ impl Watch {
             wait = WAIT;
             let task = self.server.task_view(self.task).await?;
             if task.summary.status.is_terminal() {
-                // Nothing has changed for long, and nothing will.
+                // The task has been idle for long, and will stay so.
                 return Ok(None);
             }
             self.tell_beyond(number, &task);
@@ -114,7 +114,7 @@ impl Watch {
         }
     }
 
-    /// The round in another state than `after`; `None` if it has none for `wait`.
+    /// The round in another state than `after`; `None` if it stays in `after` for `wait`.
     async fn next(&self, number: u32, after: Option<RoundState>, wait: Duration) -> Outcome<Option<RoundView>> {
         let look = if self.output.is_live() { LOOK.min(wait) } else { wait };
         let mut left = wait;
@@ -129,7 +129,7 @@ impl Watch {
         Ok(None)
     }
 
-    /// Explains why no round goes on, unless that was said already.
+    /// Explains why rounds have stopped, unless it was printed already.
     fn tell_why(&self, task: &TaskView) {
         let stopped = task::stopped(task);
         let lines: Vec<_> = stopped

@@ -1,4 +1,4 @@
-//! What can be said of a simulation.
+//! Flags of a simulation.
 
 use std::path::PathBuf;
 

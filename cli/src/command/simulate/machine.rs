@@ -1,8 +1,8 @@
-//! What is said of this machine.
+//! Measurements of this machine.
 
 use std::time::{Duration, Instant};
 
-/// Real time, for what is said of this machine.
+/// Real time, for measurements of this machine.
 pub(super) struct Stopwatch(Instant);
 
 impl Stopwatch {
@@ -19,7 +19,7 @@ impl Stopwatch {
     }
 }
 
-/// The most memory this process ever had, where the system tells.
+/// Peak memory of this process, in bytes; `None` if the system does not report it.
 pub(super) fn peak_memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -27,7 +27,8 @@ pub(super) fn peak_memory() -> Option<u64> {
     Some(kilobytes * 1024)
 }
 
-/// What processors have spent on this process until now, in its threads and in the system for it, where the system tells.
+/// Processor time of this process until now, in its threads and in the system for it, in seconds; `None` if the system
+/// does not report it.
 pub(super) fn cpu_seconds() -> Option<f64> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
     // Behind the name, which may hold anything: fields 3 and on; 14 and 15 are hundredths of a second.

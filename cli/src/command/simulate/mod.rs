@@ -1,6 +1,7 @@
-//! `tributary simulate`: thousands of devices under virtual time, with the coordinator and the participants of every day.
+//! `tributary simulate`: thousands of devices under virtual time, with the real coordinator and participants.
 //!
-//! What is told on stdout follows from the flags alone, so that it can be compared; how fast this machine was goes to stderr.
+//! The output on stdout follows from the flags alone, so that runs can be compared. The speed of this machine goes to
+//! stderr.
 
 use std::time::Duration;
 
@@ -28,7 +29,7 @@ mod table;
 
 pub(crate) use flags::Simulate;
 
-/// What is answered to programs.
+/// Output for programs.
 #[derive(Serialize)]
 struct SimulationOutput<'a> {
     seed: u64,
@@ -135,7 +136,7 @@ impl Simulate {
     }
 }
 
-/// What a person sees while it runs.
+/// Progress display for people.
 struct ProgressDisplay {
     output: Output,
     bar: ProgressBar,

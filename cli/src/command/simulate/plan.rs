@@ -1,4 +1,4 @@
-//! The task that an operator would write for what is simulated.
+//! The task that an operator would write for the simulated federation.
 
 use std::time::Duration;
 
@@ -14,15 +14,14 @@ use crate::task_input::{TaskDefaults, TaskInput, ahead_of_rounds, layered};
 
 /// Name of the task.
 const TASK: &str = "simulation";
-/// Updates that a round aims at, where nothing is said.
+/// Default number of updates that a round aims at.
 const COHORT: u32 = 50;
 /// Default number of rounds.
 const ROUNDS: u32 = 20;
 /// How long a round waits for participants, and for its own work.
 const PATIENCE_MS: u64 = 24 * 3600 * 1000;
 
-/// The task, from what was said of it, for the model and the data that are dealt; and how many updates a round
-/// aims at.
+/// The task from the flags, for the model and the data that are dealt; and the number of updates that a round aims at.
 pub(super) fn task(
     simulate: &Simulate,
     input: &TaskInput,
@@ -77,8 +76,8 @@ pub(super) fn task(
     Ok((usual.task(input, &draft, [base, own, ahead])?, cohort))
 }
 
-/// Rounds and selection of a private task: participants report no metrics, and a sample follows from the privacy settings
-/// alone. Such a round is drawn when the time of selection is over, from the devices that are there.
+/// Rounds and selection of a private task: metrics stay on the participants, and a sample follows from the privacy
+/// settings alone. Such a round is drawn when the time of selection is over, from the devices that are there.
 fn private(simulate: &Simulate, privacy: &PrivacySpec, [cohort, drawn]: [u32; 2], most: u32) -> Value {
     let deadline_ms = simulate.deadline * 1000;
     let mut rounds = json!({ "collect_deadline_ms": deadline_ms, "aggregate_deadline_ms": PATIENCE_MS });

@@ -1,4 +1,4 @@
-//! What an error of a simulation means for the user.
+//! Errors of a simulation, explained for the user.
 
 use simulation::SimulationError;
 

@@ -1,4 +1,4 @@
-//! The simulation in words: a row for each round, and what came of all of them.
+//! The simulation in words: a row for each round, and a summary.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use wire::RoundState;
 
 use crate::output::{Cells, GrowingTable, bytes, duration, figure, number};
 
-/// In private tasks participants report no loss; epsilon replaces it.
+/// In private tasks epsilon replaces the loss, which stays on the devices.
 const LOSS: &str = "TRAIN LOSS";
 const EPSILON: &str = "EPSILON";
 
@@ -25,7 +25,7 @@ const COLUMNS: [(&str, usize, Cells); 11] = [
     ("ACCURACY", 8, Cells::Number),
 ];
 
-/// What is left out first where the terminal is narrower than a row.
+/// Columns that are left out first on a terminal that is narrower than a row.
 const DISPENSABLE: [&str; 5] = ["DOWN", "UP", "COHORT", LOSS, "TOOK"];
 
 /// The table of rounds, for a terminal with so many columns.
@@ -60,7 +60,7 @@ pub(super) fn row(round: &RoundReport) -> [String; COLUMNS.len()] {
     ]
 }
 
-/// What came of it, in a few lines.
+/// The summary, in a few lines.
 pub(super) fn summary(report: &Report) -> String {
     let mut lines = vec![String::new()];
     let mut say = |what: &str, words: String| lines.push(format!("{what:<13}{words}"));

@@ -1,4 +1,4 @@
-//! `tributary task compare`: tasks side by side, what sets them apart and what came of it.
+//! `tributary task compare`: tasks side by side, with their differences and results.
 
 use wire::inspect::Comparison;
 use wire::route;

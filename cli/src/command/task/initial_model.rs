@@ -23,7 +23,7 @@ const ATTEMPTS: u32 = 6;
 /// those of the file. Parts that the coordinator has are not sent again.
 ///
 /// # Errors
-/// The file cannot be read or is no model; the coordinator does not take it.
+/// The file cannot be read or is not a model; the coordinator rejects it.
 pub(super) async fn upload(spec: &mut TaskSpec, source: &str, server: &Server, output: Output) -> Outcome {
     let Some(InitialModel::File(named)) = &spec.model.initial else { return Ok(()) };
     let path = beside(named, Path::new(source));

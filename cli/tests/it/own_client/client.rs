@@ -11,10 +11,10 @@ use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio::runtime::Handle;
 
-/// What becomes of one sending of a request.
+/// Fate of one sending of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// The coordinator never sees it.
+    /// The request is dropped before it reaches the coordinator.
     NotSent,
     /// The coordinator answers, and the client drops the exchange.
     AnswerLost,
@@ -27,7 +27,7 @@ pub(super) enum Fate {
 }
 
 impl Fate {
-    /// What goes wrong with each request, in this order but for where it begins; then nothing is lost any more.
+    /// The faults of each request, in this order but for where it begins; afterwards all answers arrive.
     pub(super) const WRONG: [Self; 4] = [Self::NotSent, Self::AnswerLost, Self::CutOff, Self::TwoHeads];
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Sent {
     /// From which byte on a model is wanted.
     pub(super) range: Option<String>,
     pub(super) fate: Fate,
-    /// What the coordinator answered.
+    /// The coordinator's status.
     pub(super) status: Option<u16>,
     /// Something was still wanted after the end of the answer.
     pub(super) was_taken_twice: bool,
@@ -54,11 +54,11 @@ struct Inner {
     ca_pem: String,
     /// Where among [`Fate::WRONG`] the troubles of each request begin.
     first: usize,
-    /// Of threads that no participant uses: a large answer waits there until it is read.
+    /// The client's own threads: a large answer waits there until it is read.
     threads: Handle,
     /// Replaced with the certificate.
     client: RwLock<reqwest::Client>,
-    /// How often it was given a certificate, and what it sent.
+    /// Number of certificates it was given, and its sent requests.
     told: Mutex<(u32, Vec<Sent>)>,
     tries: Mutex<HashMap<String, usize>>,
 }
@@ -103,7 +103,7 @@ impl HttpClient for Own {
 }
 
 impl Inner {
-    /// Decides what becomes of a request, and where among those sent it is.
+    /// Decides the fate of a request, and returns its position among those sent.
     fn note(&self, request: &OutgoingRequest) -> (usize, Fate) {
         let path = request.path.split('?').next().unwrap_or_default();
         let line = format!("{} {path}", request.method);

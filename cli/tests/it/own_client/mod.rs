@@ -1,5 +1,5 @@
-//! Apps that bring an HTTP client of their own, beside apps with the SDK's HTTPS, against a real coordinator: they learn what all learn
-//! with the SDK's HTTPS, bit for bit, also where that client fails in every way it can.
+//! Apps that bring an HTTP client of their own, along with apps with the SDK's HTTPS, against a real coordinator. Their
+//! models equal those of apps with the SDK's HTTPS, bit for bit, also where that client fails in every way it can.
 
 mod client;
 
@@ -23,7 +23,7 @@ use crate::support::Served;
 
 /// Participants in each federation, all of them in each round.
 const EACH: usize = 4;
-/// Of the model: its file is larger than what an exchange holds.
+/// Size of the model: its file is larger than the buffer of an exchange.
 const VALUES: usize = 300_000;
 const TASK: &str = "name = \"lent\"\n[model]\ntensors = [{ name = \"w\", shape = [300000], init = \"zeros\" }]\nseed = 7\n\
                     [rounds]\ncount = 2\nselect_min = 4\ncollect_min = 4\n[selection]\ncohort = { count = 4 }\nseed = 1\n\
@@ -54,7 +54,7 @@ impl Trainer for Moves {
     }
 }
 
-/// Runs the task to its end; a participant has the SDK's HTTPS where it is given no other client.
+/// Runs the task to its end; a participant has the SDK's HTTPS unless it is given another client.
 async fn play(served: &Served, own: [Option<Own>; EACH]) {
     let ca = std::fs::read_to_string(&served.ca).unwrap();
     let mut running = JoinSet::new();
@@ -91,7 +91,7 @@ fn serve(folder: &Path) -> Served {
     served
 }
 
-/// The digests of what was published, where no round failed and everybody is in each sum; and the last model.
+/// The digests of the published versions, and the last model. Asserts that all rounds succeeded with all participants.
 fn published(served: &Served, folder: &Path) -> (Vec<Value>, Parameters) {
     let rounds = served.operate(&["round", "list", "lent"]).data();
     let rounds = rounds.as_array().unwrap();
@@ -110,7 +110,8 @@ fn published(served: &Served, folder: &Path) -> (Vec<Value>, Parameters) {
     (digests, checkpoint::read_published(&bytes, &layout).unwrap())
 }
 
-/// What became of each request in turn: all troubles in their order, one answer after them, and no request was given up on the way.
+/// Asserts the fates of each request in turn: all troubles in their order, then answers. Every request was carried
+/// through.
 fn assert_all_troubles_came(sent: &[Sent], first: usize) {
     assert!(sent.iter().all(|sent| !sent.was_taken_twice), "{sent:?}");
     let mut lines: Vec<&str> = sent.iter().map(|sent| sent.line.as_str()).collect();
@@ -129,8 +130,8 @@ fn assert_all_troubles_came(sent: &[Sent], first: usize) {
     }
 }
 
-/// Each model was gone on with where it was cut, and whoever asked for the rest was sent the rest. A download that began ahead of its turn
-/// may be given up, and then it begins anew.
+/// Each model's download resumed where it was cut, and the coordinator sent only the rest. A download that began ahead
+/// of its turn may be given up, and then it begins anew.
 fn assert_downloads_went_on(sent: &[Sent]) {
     let mut resumed: BTreeMap<&str, usize> = BTreeMap::new();
     for sent in sent.iter().filter(|sent| sent.line.ends_with("/parameters")) {
@@ -163,7 +164,7 @@ fn rounds_are_the_same_over_an_apps_own_client_however_it_fails() {
     let (digests, model) = published(&served, mixed);
     assert_eq!(digests, expected);
 
-    // The mean of what they moved it by, twice; what is left is the rounding of a round.
+    // The mean of their updates, twice; the rest is the rounding of a round.
     assert_eq!(model.values().len(), VALUES);
     for (place, value) in model.values().iter().enumerate() {
         let sum: f32 = (0..EACH).map(|index| Moves(index).by(place)).sum();

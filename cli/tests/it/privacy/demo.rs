@@ -30,7 +30,7 @@ fn keeps_its_promise(events: &[Value]) {
     assert!(0.0 < spent[0] && spent[0] < spent[1] && spent[1] <= 8.0, "{spent:?}");
     for round in made {
         assert!(round["cohort_metrics"].as_object().unwrap().is_empty(), "no metrics travel: {round}");
-        // After one round of noise nothing may be guessed right; there is always a loss.
+        // After one round of noise the accuracy may be 0; the loss is always positive.
         let (accuracy, loss) = (number(round, "/metrics/accuracy"), number(round, "/metrics/loss"));
         assert!((0.0..=1.0).contains(&accuracy) && loss > 0.0, "the demo measures by itself: {round}");
         assert!(number(round, "/epsilon/cohort_known") >= number(round, "/epsilon/published"));
@@ -51,7 +51,7 @@ fn a_demo_with_central_noise_shows_epsilon_beside_accuracy() {
     assert_ne!(number(finished, "/privacy/clip"), 1.0, "the norm has adapted");
 }
 
-/// Participants never return, so the second round needs new ones.
+/// Participants take part once, so the second round needs new ones.
 #[test]
 fn a_demo_along_a_tree_goes_on_with_those_who_are_left() {
     let privacy = "noise=2,delta=1e-3,mechanism=tree";
@@ -203,7 +203,8 @@ fn a_promise_that_is_none_is_refused_before_anything_starts() {
         assert_eq!(ran.code, 2, "{privacy}: {ran}");
         assert!(ran.stderr.contains(words), "{privacy}: {ran}");
     }
-    // What only the coordinator can say: so few that the noise on their count takes up everything.
+    // An error that only the coordinator can detect: the cohort is so small that the noise on its count takes up
+    // everything.
     let ran = run(&["demo", "--participants", "8", "--privacy", "epsilon=8,clip=adaptive"]);
     assert_eq!(ran.code, 9, "{ran}");
     assert!(ran.stderr.contains("privacy.clip.adaptive") && ran.stderr.contains("a larger cohort"), "{ran}");

@@ -9,7 +9,7 @@ fn number(data: &Value, pointer: &str) -> f64 {
     data.pointer(pointer).and_then(Value::as_f64).unwrap_or_else(|| panic!("{pointer} in {data}"))
 }
 
-/// Every element is closed in its order, every attribute has its quotes, nothing is escaped wrongly.
+/// Checks that every element is closed in its order, every attribute has its quotes, and every escape is valid.
 fn well_formed(xml: &str) -> Result<(), String> {
     let mut open = Vec::new();
     let mut rest = xml;

@@ -1,11 +1,11 @@
-//! `privacy plan`: the figures of Google's dp-accounting come out of it, what it promises holds, and nonsense is refused.
+//! `privacy plan` reproduces the figures of Google's dp-accounting, its promises hold, and nonsense is refused.
 
 use serde_json::Value;
 
 use super::{number, well_formed};
 use crate::support::{Ran, Served, run};
 
-/// 50 of 200 participants for 60 rounds, and what else is said.
+/// 50 of 200 participants for 60 rounds, with further flags.
 const USUAL: &str = "--population 200 --cohort 50 --rounds 60 --delta 1e-5";
 
 fn plan_as(format: &str, args: &str) -> Ran {
@@ -37,9 +37,9 @@ fn both_accountants_say_what_the_oracle_says() {
         let data = planned(args);
         let (got_rdp, got_pld) = (number(&data, "/accountant/rdp"), number(&data, "/accountant/pld"));
         assert!((got_rdp / rdp - 1.0).abs() < 1e-6, "{args}: RDP {got_rdp}, not {rdp}");
-        // A finer grid may be below the oracle's, by what the grid of 1e-4 costs at most.
+        // A finer grid may be below the oracle's, by at most the cost of the grid of 1e-4.
         assert!(got_pld > 0.98 * pld && got_pld < 1.02 * pld, "{args}: PLD {got_pld}, not {pld}");
-        // What is released is discrete and rounded: its bound is no lower than the textbook's.
+        // The released sum is discrete and rounded: its bound is at least the textbook's.
         assert!(number(&data, "/epsilon/published") >= 0.999 * got_pld, "{data}");
         assert!(number(&data, "/epsilon/cohort_known") >= number(&data, "/epsilon/published"), "{data}");
     }
@@ -88,7 +88,7 @@ fn the_coordinator_has_an_epsilon_where_it_is_not_trusted() {
             assert_eq!((&epsilon["server"], &epsilon["server_reason"]), (&epsilon["cohort_known"], &Value::Null));
             assert!(!said.stdout.contains("none"), "{said}");
         }
-        // Shares count on those who are left of a small cohort, without colluders.
+        // Shares depend on the remaining members of a small cohort, without colluders.
         let shares = mechanism.starts_with("distributed");
         assert_eq!(data["shares"].is_object(), shares, "{data}");
         assert!(!shares || (data["shares"]["smallest_cohort"] == 25 && data["shares"]["colluders"] == 3), "{data}");

@@ -1,8 +1,8 @@
 //! All output of a coordinator or a participant is searched for secrets: updates, seeds, keys, shares,
 //! tokens, cookies.
 //!
-//! The coordinator is a process of its own with its log, and that of everything it is built from, at TRACE. Real participants, one of
-//! them such a process, too, run a secure task and a private one over HTTPS; their journals say what is secret.
+//! The coordinator is a process of its own with its log, and that of all its dependencies, at TRACE. Real participants,
+//! one of them such a process, too, run a secure task and a private one over HTTPS; their journals have the secrets.
 
 mod outside;
 mod participants;
@@ -73,7 +73,7 @@ async fn nothing_that_leaves_the_coordinator_holds_a_secret() {
     let exports = folder.path().join("exports");
     let mut places = outside.collect(&["hidden", "private"], &log, &exports).await;
     places.extend(told_by_process.into_iter().chain(refused));
-    // Two participants' rounds at least, with what was done with their updates.
+    // Two participants' rounds at least, with the actions on their updates.
     places.push(("the traces".to_owned(), published(&collector).await));
     assert!(secrets.len() > 200 && places.len() > 50, "{} secrets, {} places", secrets.len(), places.len());
 
@@ -96,7 +96,7 @@ async fn published(collector: &Collector) -> Vec<u8> {
     panic!("no version is in the traces");
 }
 
-/// Whatever the search is for, it finds in every channel, however it is spelt.
+/// Every secret is found in every channel, in every spelling.
 fn assert_planted_is_found(search: &Search, secrets: &Secrets, places: &[(String, Vec<u8>)]) {
     let mut kinds: Vec<_> = secrets.all().iter().map(|(what, _)| *what).collect();
     kinds.sort_unstable();
@@ -116,7 +116,7 @@ fn assert_planted_is_found(search: &Search, secrets: &Secrets, places: &[(String
     }
 }
 
-/// What would leak does leak where it is let: a secret in the place of a name goes everywhere that names go, and is found there.
+/// A planted secret does leak: in the place of a name it goes wherever names go, and is found there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_secret_that_is_told_is_found_in_every_channel_that_tells_it() {
     let folder = tempfile::tempdir().unwrap();
@@ -138,7 +138,7 @@ async fn a_secret_that_is_told_is_found_in_every_channel_that_tells_it() {
     for told in channels.into_iter().chain(exports) {
         assert!(leaks.iter().any(|place| place.starts_with(told)), "{told} is not in {leaks:?}");
     }
-    // What has no names cannot tell one.
+    // Paths without names cannot leak one.
     for silent in ["/metrics", "/assets/"] {
         assert!(!leaks.iter().any(|place| place.starts_with(silent)), "{leaks:?}");
     }

@@ -31,7 +31,7 @@ impl<'a> Outside<'a> {
 
     async fn post(&self, path: &str, body: &Value) -> reqwest::Response {
         let request = self.client.post(self.url(path)).bearer_auth(&self.served.token).json(body);
-        // Without it there is no cookie.
+        // The coordinator sets a cookie only with this header.
         let request = request.header(REQUEST, REQUEST_OF_DASHBOARD);
         let answer = request.send().await.unwrap();
         assert!(answer.status().is_success(), "{path}: {}", answer.text().await.unwrap());
@@ -49,7 +49,7 @@ impl<'a> Outside<'a> {
         cookie.split(['=', ';']).nth(1).unwrap().to_owned()
     }
 
-    /// What is answered, with its headers.
+    /// The answer, with its headers.
     async fn get(&self, path: &str) -> (u16, Vec<u8>) {
         let answer = self.client.get(self.url(path)).bearer_auth(&self.served.token).send().await.unwrap();
         let status = answer.status().as_u16();
@@ -132,7 +132,7 @@ impl<'a> Outside<'a> {
         places
     }
 
-    /// Refused requests, some about a task that is over: 401, 403, 409, 412 and 422, each with what was answered.
+    /// Rejected requests, some about a task that is over: 401, 403, 409, 412 and 422, each with its answer.
     pub(super) async fn refusals(&self, task: &str, secrets: &mut Secrets) -> Vec<(String, Vec<u8>)> {
         let unused = self.served.enrollment_token();
         secrets.add("an enrolment token", unused.as_bytes());
@@ -179,7 +179,7 @@ impl<'a> Outside<'a> {
         places
     }
 
-    /// Every path of these tasks that accepts a token, as in the contract, so that none is missed.
+    /// Every path of these tasks that accepts a token, from the contract, so that all are covered.
     async fn paths(&self, tasks: &[&str]) -> BTreeSet<String> {
         let document: Value = self.client.get(self.url(route::OPENAPI)).send().await.unwrap().json().await.unwrap();
         let participants: Value = self
@@ -193,7 +193,7 @@ impl<'a> Outside<'a> {
             .await
             .unwrap();
         let first = participants["items"][0]["id"].as_str().map(str::to_owned);
-        // Who has taken part has done so to the end of two rounds.
+        // All participants have taken part to the end of two rounds.
         let (rounds, versions): (&[&str], &[&str]) =
             if first.is_some() { (&["1", "2"], &["0", "1", "2"]) } else { (&[], &["0"]) };
         let mut paths = BTreeSet::new();
@@ -249,7 +249,7 @@ impl<'a> Outside<'a> {
     }
 }
 
-/// The path once for each value, with the value in place of the placeholder; the path itself if it has no placeholder.
+/// The path once for each value, with the value in place of the placeholder; otherwise the path itself.
 fn each_of(path: &str, part: &str, values: &[&str]) -> Vec<String> {
     if !path.contains(part) {
         return vec![path.to_owned()];

@@ -66,7 +66,7 @@ impl Secrets {
         }
     }
 
-    /// A number between 0 and 1 in decimal digits, of which so many are known that no other number begins with them.
+    /// A number between 0 and 1 in decimal digits, with enough digits to be unique.
     pub(super) fn add_text(&mut self, what: &'static str, value: f32) {
         let text = format!("{:.17}", f64::from(value));
         self.0.push((what, text.as_bytes()[1..9].to_vec()));
@@ -109,7 +109,7 @@ fn private_part(der: &[u8]) -> &[u8] {
     &der[at + 2..at + 34]
 }
 
-/// A journal that shows what is written into it.
+/// A journal that exposes written records.
 #[derive(Clone, Default)]
 struct Open {
     inner: Arc<MemoryJournal>,

@@ -136,7 +136,7 @@ fn train(job: &Path, secrets: &mut Secrets) {
     answer(job, "result.json", result.to_string().as_bytes());
 }
 
-/// Writes a file under another name and renames it, so that a reader sees all of it or none.
+/// Writes a file under another name and renames it, so that a reader sees only the whole file.
 fn answer(job: &Path, name: &str, bytes: &[u8]) {
     fs::write(job.join("draft"), bytes).unwrap();
     fs::rename(job.join("draft"), job.join(name)).unwrap();

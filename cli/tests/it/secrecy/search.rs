@@ -33,9 +33,9 @@ pub(crate) fn spellings(secret: &[u8]) -> Vec<Vec<u8>> {
     spelt
 }
 
-/// A search for many secrets, each by what it is.
+/// A search for many secrets, each with its kind.
 pub(super) struct Search {
-    /// Which two bytes any spelling begins with: most of what is searched is passed over by this alone.
+    /// Pairs of bytes that begin some spelling: this alone skips most of the text.
     first_two: Vec<bool>,
     spelt: HashMap<[u8; 8], Vec<(&'static str, Vec<u8>)>>,
 }

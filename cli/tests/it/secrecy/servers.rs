@@ -1,5 +1,5 @@
-//! A coordinator has credentials of its database, its blob store and its identity provider, and the key of its certificate.
-//! None of its output contains them.
+//! A coordinator has credentials of its database, its blob store and its identity provider, and the key of its
+//! certificate. All of its output is free of them.
 
 #![cfg(target_os = "linux")]
 
@@ -55,7 +55,7 @@ async fn nothing_tells_a_secret_of_the_servers_that_a_coordinator_asks() {
         .with("TRIBUTARY_DATABASE_PASSWORD_FILE", &at("password"))
         .with("TRIBUTARY_HTTP_CERTIFICATE_FILE", certificate.to_str().unwrap())
         .with("TRIBUTARY_HTTP_KEY_FILE", key.to_str().unwrap());
-    // What the site seals with is the public half of its authority's key, which certificates show.
+    // The site's sealing key is the public half of its authority's key, which certificates show.
     let other = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
     fs::write(at("keys/seal.key"), other.public_key_raw()).unwrap();
     let config = fs::read_to_string(at("coordinator.toml")).unwrap();

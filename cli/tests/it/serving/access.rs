@@ -164,7 +164,7 @@ fn a_rollback_says_what_is_wrong_with_its_files() {
         let ran = files.roll_back("digits", url, more);
         assert!(ran.code == code && ran.stderr.contains(words), "{words}: {ran}");
     };
-    // Nothing is sent: there is no listener at this address.
+    // The address is closed: the command fails before it sends a request.
     let nobody = "https://127.0.0.1:1";
     refused("http://127.0.0.1:1", &files.ward.flags(), 2, "--certificate requires TLS");
     refused(nobody, &[certificate, shown], 2, "--key");

@@ -1,4 +1,4 @@
-//! Every invalid request gets an explanation, and no internal error.
+//! Every invalid request gets an explanation instead of an internal error.
 
 use serde_json::{Value, json};
 
@@ -47,7 +47,7 @@ async fn wrong_requests_are_told_what_is_wrong() {
         ("inference-header-content-length", "99999", 400),
         ("inference-header-content-length", "x", 400),
         ("content-encoding", "gzip", 415),
-        // What a page of a site in this machine's browser sends.
+        // Headers of a page of a site in this machine's browser.
         ("origin", "https://evil.example", 403),
         ("host", "evil.example", 403),
     ] {

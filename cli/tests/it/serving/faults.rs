@@ -1,4 +1,4 @@
-//! What goes wrong on disk or with the process: what answers is always a version that was verified.
+//! Faults on disk or of the process: answers always come from a verified version.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ async fn killed_in_the_middle_of_swaps_it_starts_on_a_version_that_was_verified(
         for version in [first + 1, first + 2] {
             publish(folder.path(), version, &parameters(version));
         }
-        // Somewhere between reading a version and writing what is in use: the checks have an interval of 250 ms.
+        // Somewhere between reading a version and writing the state: the checks have an interval of 250 ms.
         tokio::time::sleep(Duration::from_millis(u64::from(90 * kill))).await;
         drop(models);
         // Half of a version, as a fetch leaves it.

@@ -1,4 +1,4 @@
-//! Inputs are in no log, however much is logged, and in no file.
+//! All logs, at the most verbose level, and all files are free of inputs.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use super::{Models, asked, folder};
 use crate::kept::files;
 use crate::secrecy::search::spellings;
 
-/// What the requests hold, and nothing else does.
+/// Values that occur only in the requests.
 const PLANTED: [f32; 5] = [31415.926, -27182.818, 14142.136, -17320.508, 16180.34];
 
 #[tokio::test]
@@ -42,7 +42,7 @@ async fn inputs_are_in_no_log_and_in_no_file() {
     let head = bytes(&json!({ "inputs": [tensor] }));
     ask([&head[..], &little].concat(), Some(head.len()), 200).await;
     ask([&head[..], &little[..16]].concat(), Some(head.len()), 422).await;
-    // What was logged last is there, too.
+    // Waits for the last lines of the log.
     tokio::time::sleep(std::time::Duration::from_millis(300)).await;
     drop(models);
 

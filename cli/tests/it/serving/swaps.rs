@@ -1,4 +1,4 @@
-//! New versions under load: no request fails, and every answer is the one of the version that it names.
+//! New versions under load: all requests succeed, and every answer is the one of the version that it names.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! A coordinator knows who serves its models: a server appears when it serves, and goes when it stops.
+//! A coordinator lists the servers of its models: a server appears when it serves, and goes when it stops.
 
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! The attacker's arithmetic: which updates follow from sums of known sets of members.
 
-/// Smallest multiple of the identity that makes the normal equations solvable whatever the rank. Whatever the rank
-/// allows is recovered with a relative error of about this size.
+/// Smallest multiple of the identity that makes the normal equations solvable for any rank. The recoverable part has a
+/// relative error of about this size.
 const RIDGE: f64 = 1e-9;
 
 /// The least squares estimate of each member's vector with the smallest norm, from `sums` over the members that `sets`

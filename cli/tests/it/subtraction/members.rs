@@ -21,7 +21,7 @@ use crate::support::Served;
 /// Members, in batches of [`BATCH`] where a task demands batches.
 pub(super) const MEMBERS: usize = 9;
 pub(super) const BATCH: usize = 3;
-/// The longest poll of a coordinator whose rounds soon go on: no deadline may be shorter.
+/// The longest poll of a coordinator whose rounds are short: deadlines are at least that long.
 pub(super) const POLL_MS: u32 = 5000;
 /// Length of the model.
 pub(super) const VALUES: usize = 256;
@@ -72,7 +72,7 @@ impl Trainer for Local {
     }
 }
 
-/// What bounds differences of sums.
+/// Protection that bounds differences of sums.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Protection {
     None,
@@ -111,7 +111,7 @@ pub(super) struct Opened {
     pub(super) set: Vec<f64>,
 }
 
-/// What members have told.
+/// Messages from the members.
 #[derive(Default)]
 pub(super) struct Told {
     /// Sizes of the batches that members were drawn into.
@@ -241,7 +241,7 @@ impl Federation {
         opened
     }
 
-    /// What a round changed the published model by.
+    /// The change of the published model by a round.
     pub(super) fn moved(&self, task: &str, opened: &Opened) -> Vec<f64> {
         let [before, after] = [0, 1].map(|step| {
             let bytes = self.version(task, opened.base_version + step);

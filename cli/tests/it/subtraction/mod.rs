@@ -30,7 +30,7 @@ fn sets(opened: &[Opened]) -> Vec<Vec<f64>> {
 }
 
 /// Asserts that these sums, of which the coordinator published the means times `rate`, reveal the victim's update, or
-/// nobody's.
+/// hide all updates.
 fn attack(federation: &Federation, opened: &[(&str, Opened)], rate: f64, protection: Protection) {
     let sum = |(task, opened): &(&str, Opened)| -> Vec<f64> {
         let count: f64 = opened.set.iter().sum();
@@ -42,7 +42,7 @@ fn attack(federation: &Federation, opened: &[(&str, Opened)], rate: f64, protect
     reveals(&sets, &estimates, protection);
 }
 
-/// Asserts that the estimates are right for the victim, or for nobody.
+/// Asserts that the estimate of the victim is right, or that all estimates are wrong.
 fn reveals(sets: &[Vec<f64>], estimates: &[Vec<f64>], protection: Protection) {
     let likeness = |member: usize| {
         let (estimate, update) = (&estimates[member], update(member));
@@ -62,7 +62,7 @@ fn reveals(sets: &[Vec<f64>], estimates: &[Vec<f64>], protection: Protection) {
     }
 }
 
-/// Whether no further sum helps: without batches, once the victim's update follows; with batches, once all batches'
+/// Whether further sums are useless: without batches, once the victim's update follows; with batches, once all batches'
 /// sums do, or after many rounds.
 fn is_enough(opened: &[Opened], protection: Protection) -> bool {
     let sets = sets(opened);
@@ -232,7 +232,7 @@ fn two_analyses_with_batches_reveal_no_row() {
     analysed(Protection::Batches);
 }
 
-/// What a lying coordinator does with a member that it wants to leave out.
+/// The treatment, by a lying coordinator, of a member that it wants to leave out.
 #[derive(Clone, Copy, PartialEq)]
 enum Lie {
     /// It loses the victim's input.
@@ -273,7 +273,7 @@ impl Target {
 fn lied_to(protection: Protection, lie: Lie) -> Federation {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
-    // Deadlines may be no shorter than a poll.
+    // Deadlines are at least as long as a poll.
     let served = Served::dev_with(&data, &[("TRIBUTARY_HTTP_POLL_MAX_MS", &POLL_MS.to_string())]);
     let own = Arc::new(Company::of_coordinator(&data));
     let target = Arc::new(Mutex::new(Target { ids: None, lie }));

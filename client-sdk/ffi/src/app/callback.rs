@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use crate::error::TributaryError;
 
-/// What an app's own code threw or returned.
+/// Error of an app's own code.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[cfg_attr(feature = "uniffi", derive(uniffi::Error))]
 pub enum CallbackError {
@@ -23,10 +23,10 @@ impl From<uniffi::UnexpectedUniFFICallbackError> for CallbackError {
     }
 }
 
-/// What of the app a thread is in.
+/// The part of the app that a thread runs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Place {
-    /// No callback.
+    /// Outside of callbacks.
     App,
     Callback,
     /// A callback while the journal is locked.

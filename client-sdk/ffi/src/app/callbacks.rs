@@ -1,5 +1,5 @@
-//! What an app implements: conditions, key store, events, an HTTP client. Called from any thread; the key store while the journal, and perhaps a
-//! checkpoint, is locked, the others with no lock held.
+//! Interfaces that an app implements: conditions, key store, events, an HTTP client. They are called from any thread.
+//! The key store is called while the journal, and perhaps a checkpoint, is locked. The others are called without locks.
 
 use std::io;
 use std::sync::Arc;
@@ -16,46 +16,46 @@ use crate::error::TributaryError;
 
 /// The device's key store: it keeps two small secrets of one journal, `journal-key` and `journal-generation`.
 ///
-/// Called from any thread, one call at a time, in the middle of a write to the journal: it must use neither a job nor a machine, whose
-/// calls that need the journal are refused ([`TributaryError::InCallback`]). No backup may restore the secrets to an earlier state, and
-/// no other journal may use the same.
+/// Called from any thread, one call at a time, during a write to the journal. It must not use a job or a machine: their
+/// calls that need the journal are rejected ([`TributaryError::InCallback`]). Backups must exclude the secrets, and
+/// each journal needs its own.
 #[cfg_attr(feature = "uniffi", uniffi::export(with_foreign))]
 pub trait KeyStore: Send + Sync {
-    /// The bytes last saved under this name; nothing if none ever were.
+    /// The bytes last saved under this name; null before the first save.
     ///
     /// # Errors
-    /// [`CallbackError`] if they cannot be read; a store that is locked or was emptied must not say that there is nothing.
+    /// [`CallbackError`] if they cannot be read. A locked or emptied store must return this error instead of null.
     fn load(&self, name: String) -> Result<Option<Vec<u8>>, CallbackError>;
 
     /// Replaces them. Once this returns, they survive a crash. Called with every record of the journal.
     ///
     /// # Errors
-    /// [`CallbackError`]: then the journal takes nothing more until the participant is started again.
+    /// [`CallbackError`]: then the journal rejects further records until the participant is restarted.
     fn save(&self, name: String, secret: Vec<u8>) -> Result<(), CallbackError>;
 }
 
-/// Told of everything that happens, in order, on the participant's thread; must return at once.
+/// Receives all events, in order, on the participant's thread; must return immediately.
 #[cfg_attr(feature = "uniffi", uniffi::export(with_foreign))]
 pub trait EventListener: Send + Sync {
     /// The event's name in snake case, and its fields as a JSON object.
     ///
     /// # Errors
-    /// [`CallbackError`], which is ignored: events tell, and decide nothing.
+    /// [`CallbackError`], which is ignored: events are for information only.
     fn on_event(&self, name: String, fields: String) -> Result<(), CallbackError>;
 }
 
-/// What an app implements; each may be left out.
+/// Callbacks of an app; each may be left out.
 #[derive(Clone, Default)]
 #[cfg_attr(feature = "uniffi", derive(uniffi::Record))]
 pub struct Callbacks {
-    /// What the device is like. Default: not told; the participant then works whenever it runs, unless `device_conditions` of the options
-    /// say otherwise.
+    /// The state of the device. By default the participant works whenever it runs, unless `device_conditions` of the
+    /// options forbid it.
     #[cfg_attr(feature = "uniffi", uniffi(default = None))]
     pub conditions: Option<Arc<dyn DeviceConditions>>,
-    /// Default: files beside the journal's folder.
+    /// Default: files next to the journal's folder.
     #[cfg_attr(feature = "uniffi", uniffi(default = None))]
     pub key_store: Option<Arc<dyn KeyStore>>,
-    /// Default: nobody is told.
+    /// Default: events are dropped.
     #[cfg_attr(feature = "uniffi", uniffi(default = None))]
     pub events: Option<Arc<dyn EventListener>>,
     /// Default: the library's own HTTPS, where it was built with it.
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
     use crate::app::callback::{call, refuse_in_callback, refuse_in_key_store};
 
-    /// Notes what is said to its own calls.
+    /// Records the results of its own calls.
     #[derive(Default)]
     struct Notes(std::sync::Mutex<Vec<[bool; 2]>>);
 

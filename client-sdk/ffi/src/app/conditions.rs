@@ -10,15 +10,15 @@ use crate::error::TributaryError;
 mod shown {
     use client_sdk::{DeviceState, Thermal};
 
-    /// What the device is like; nothing where the app does not know. What a condition is about and is not known does not hold.
+    /// The state of the device; null where it is unknown. A condition on an unknown state does not hold.
     #[uniffi::remote(Record)]
     pub struct DeviceState {
         #[uniffi(default = None)]
         pub charging: Option<bool>,
-        /// Whether the network costs nothing by the byte.
+        /// Whether traffic on the network is free of charge.
         #[uniffi(default = None)]
         pub unmetered: Option<bool>,
-        /// Whether nobody uses the device.
+        /// Whether the device is unused.
         #[uniffi(default = None)]
         pub idle: Option<bool>,
         /// 0 to 100.
@@ -39,15 +39,15 @@ mod shown {
     }
 }
 
-/// Tells what the device is like. Asked on the participant's thread before each step, and about once a second while a training runs
-/// that can pause; must return at once. While the policy does not allow work, it is asked again after `ask_again_ms`, and at once
-/// after `Participant.conditions_changed`.
+/// Returns the state of the device. Called on the participant's thread before each step, and about once a second while
+/// a training runs that can pause; must return immediately. While the policy forbids work, it is called again after
+/// `ask_again_ms`, and immediately after `Participant.conditions_changed`.
 #[cfg_attr(feature = "uniffi", uniffi::export(with_foreign))]
 pub trait DeviceConditions: Send + Sync {
-    /// As it is now.
+    /// The current state.
     ///
     /// # Errors
-    /// [`CallbackError`]: then nothing is known of it.
+    /// [`CallbackError`]: then all of it is unknown.
     fn state(&self) -> Result<DeviceState, CallbackError>;
 }
 

@@ -26,12 +26,12 @@ pub struct HttpRequest {
     pub path: String,
     /// To be sent as they are: some requests are signed.
     pub headers: Vec<HttpHeader>,
-    /// 8 MiB at most; empty if there is none.
+    /// 8 MiB at most; empty for a request without a body.
     pub body: Vec<u8>,
 }
 
-/// An HTTP client of the app's own. It sends each request once, to the coordinator alone, over TLS 1.3, and follows no redirects. The library decides
-/// what is sent again, and gives a request up when its time is over.
+/// An HTTP client of the app's own. It sends each request once, only to the coordinator, over TLS 1.3, and does not
+/// follow redirects. The library decides on retries, and gives a request up at its deadline.
 #[cfg_attr(feature = "uniffi", uniffi::export(with_foreign))]
 pub trait HttpClient: Send + Sync {
     /// Begins to send a request, and returns at once; called from any thread, also for a second request while one is under way. The answer is put
@@ -41,8 +41,9 @@ pub trait HttpClient: Send + Sync {
     /// [`CallbackError`]: the request was not sent.
     fn begin(&self, request: HttpRequest, exchange: Arc<Exchange>) -> Result<(), CallbackError>;
 
-    /// Shows this certificate in the handshake of TLS from now on: the chain in PEM, and its private key in PKCS #8 (DER), which no other server
-    /// may be shown and nobody may store. Not called with `signed_requests` in the options.
+    /// Presents this certificate in the TLS handshake from now on: the chain in PEM, and its private key in PKCS #8
+    /// (DER). The client must present them only to the coordinator, and must not store the key. Not called with
+    /// `signed_requests` in the options.
     ///
     /// # Errors
     /// [`CallbackError`]: then the participant ends.
@@ -74,12 +75,12 @@ impl Exchange {
         self.0.end();
     }
 
-    /// There is no answer, or no more of it: for a reason that a person can read.
+    /// The answer, or the rest of it, cannot be had. `reason` is a text for people.
     pub fn fail(&self, reason: String) {
         self.0.fail(reason);
     }
 
-    /// Whether nobody waits for the answer any more: the client may cancel the request.
+    /// Whether the participant has stopped waiting for the answer, so that the client may cancel the request.
     pub fn is_over(&self) -> bool {
         self.0.is_over()
     }

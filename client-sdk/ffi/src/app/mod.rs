@@ -1,4 +1,4 @@
-//! What an app implements: conditions, key store, events and an HTTP client.
+//! Interfaces that an app implements: conditions, key store, events and an HTTP client.
 
 pub(crate) mod callback;
 pub(crate) mod callbacks;

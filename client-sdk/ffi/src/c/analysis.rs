@@ -1,6 +1,6 @@
 //! Functions about jobs that are analyses.
 //!
-//! No `unsafe` block is here; exporting a name counts as unsafe, since another library might have the same.
+//! This file is free of `unsafe` blocks. Exporting a name counts as unsafe, since another library might have the same.
 #![expect(unsafe_code, reason = "`no_mangle`: all names begin with tributary_")]
 
 use std::ffi::c_char;
@@ -10,9 +10,9 @@ use super::code::TributaryCode;
 use super::job::{TributaryJob, answer, with};
 use crate::error::TributaryError;
 
-/// Points `json` to the analysis that the job is, as the JSON object of its task: `kind`, `max_rows`, `columns`, and what else it asks; NOTHING
-/// if the job trains a model. The text belongs to the job. Only an app whose options say `answers_analyses` gets such a job, which has no
-/// parameters.
+/// Points `json` to the job's analysis as the JSON object of its task: `kind`, `max_rows`, `columns` and further
+/// parameters. NOTHING if the job trains a model. The text belongs to the job. Only an app with `answers_analyses` in
+/// its options gets an analysis, whose parameters are empty.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_job_analysis(job: TributaryJob, json: *mut *const c_char) -> TributaryCode {
     with(job, |handed_out| {
@@ -23,10 +23,10 @@ pub extern "C" fn tributary_job_analysis(job: TributaryJob, json: *mut *const c_
     })
 }
 
-/// Hands in this device's rows for an analysis, and ends the job. `values` are `rows` rows of `width` numbers, row after row, with the columns
-/// of the analysis in their order; `targets` is what is to be predicted of each row, and NULL if the analysis predicts nothing. Both are copied.
-/// The rows stay on the device: what leaves it is what the analysis counts and sums of them, masked as the task prescribes. Give the same rows
-/// in the same order in each round.
+/// Submits this device's rows for an analysis, and ends the job. `values` are `rows` rows of `width` numbers, row after
+/// row, with the columns of the analysis in their order. `targets` has the value to predict of each row; NULL if the
+/// analysis predicts none. Both are copied. The rows stay on the device: only the counts and sums of the analysis leave
+/// it, masked as the task prescribes. Give the same rows in the same order in each round.
 ///
 /// Errors: UPDATE (the rows do not fit the analysis, or have a number that is not finite, or the job trains a model) and ARGUMENT, after which
 /// **the job is still open**; OVERDUE, after which it has ended; CLOSED, or ANSWERED where another thread has just answered it.

@@ -22,7 +22,8 @@ fn refuse<T>(pointer: *const T, name: &str) -> Result<(), TributaryError> {
 pub(super) fn text<'a>(pointer: *const c_char, name: &str) -> Result<&'a str, TributaryError> {
     refuse(pointer, name)?;
     #[expect(unsafe_code, reason = "a text of C has no length but its NUL")]
-    // SAFETY: not NULL; the caller promises a NUL, and to leave the text as it is until the call returns. No function keeps it.
+    // SAFETY: not NULL; the caller promises a NUL, and to leave the text as it is until the call returns. Functions use
+    // it only until then.
     let text = unsafe { CStr::from_ptr(pointer) };
     text.to_str().map_err(|error| TributaryError::Argument(format!("{name} is not UTF-8: {error}")))
 }
@@ -37,8 +38,9 @@ pub(super) fn array<'a, T>(pointer: *const T, count: usize, name: &str) -> Resul
         return Err(TributaryError::Argument(format!("{name} cannot have {count} elements")));
     }
     #[expect(unsafe_code, reason = "an array of C is a pointer and a count")]
-    // SAFETY: not NULL, aligned, of a size that memory can have; the caller promises so many elements, and to leave them as they
-    // are until the call returns. No function keeps the slice, and every T here is valid for all bit patterns of its size.
+    // SAFETY: not NULL, aligned, of a size that memory can have; the caller promises so many elements, and to leave
+    // them as they are until the call returns. Functions use the slice only until then, and every T here is valid for
+    // all bit patterns of its size.
     Ok(unsafe { std::slice::from_raw_parts(pointer, count) })
 }
 
@@ -46,8 +48,8 @@ pub(super) fn array<'a, T>(pointer: *const T, count: usize, name: &str) -> Resul
 pub(super) fn give<T>(value: T, to: *mut T, name: &str) -> Result<(), TributaryError> {
     refuse(to, name)?;
     #[expect(unsafe_code, reason = "the caller says where a result goes")]
-    // SAFETY: not NULL and aligned. The caller promises memory for one T, without other reads or writes during the call. The old value
-    // is overwritten, not dropped: no type written here has a destructor.
+    // SAFETY: not NULL and aligned. The caller promises memory for one T, without other reads or writes during the
+    // call. The old value is overwritten, not dropped: the types written here lack destructors.
     unsafe {
         to.write(value);
     }
@@ -59,7 +61,7 @@ pub(super) fn can_give<T>(to: *mut T, name: &str) -> Result<(), TributaryError> 
     refuse(to, name)
 }
 
-/// What the caller left at a pointer, which may be NULL.
+/// The caller's value at a pointer, which may be NULL.
 pub(super) fn optional<T: Copy>(pointer: *const T, name: &str) -> Result<Option<T>, TributaryError> {
     if pointer.is_null() {
         return Ok(None);
@@ -84,8 +86,8 @@ pub(super) fn put_all<T: Copy>(
     if !values.is_empty() {
         refuse(buffer.cast_const(), "buffer")?;
         #[expect(unsafe_code, reason = "a buffer of C is a pointer and a size")]
-        // SAFETY: not NULL and aligned; the caller promises room for `size` values, of which no more are written. The values are
-        // ours, so the two do not overlap.
+        // SAFETY: not NULL and aligned; the caller promises room for `size` values, and at most `size` are written. The
+        // values are ours, so the two do not overlap.
         unsafe {
             buffer.copy_from_nonoverlapping(values.as_ptr(), values.len());
         }

@@ -12,19 +12,19 @@ use crate::app::callbacks::{Callbacks, EventListener, KeyStore};
 use crate::app::conditions::DeviceConditions;
 use crate::app::http_client::{Exchange, HttpClient, HttpHeader, HttpRequest};
 
-/// What the app does not know of its device.
+/// A value that the app does not know.
 pub const TRIBUTARY_UNKNOWN: i32 = -1;
 
-/// What the device is like. A number beside those that are named is as good as `TRIBUTARY_UNKNOWN`. What a condition of
-/// `device_conditions` in the options is about and is not known does not hold.
+/// The state of the device. Any number outside the named ones means `TRIBUTARY_UNKNOWN`. A condition of
+/// `device_conditions` in the options on an unknown state does not hold.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TributaryDeviceState {
     /// 1 if it is, 0 if it is not.
     pub charging: i32,
-    /// 1 if the network costs nothing by the byte, 0 if it does.
+    /// 1 if traffic on the network is free of charge, 0 if it is metered.
     pub unmetered: i32,
-    /// 1 if nobody uses the device, 0 if somebody does.
+    /// 1 if the device is unused, 0 if it is in use.
     pub idle: i32,
     /// 0 to 100.
     pub battery_percent: i32,
@@ -61,30 +61,32 @@ impl TributaryDeviceState {
     }
 }
 
-/// What an app does when it is asked; each may be NULL, and then is left out.
+/// Callbacks of an app; each may be NULL, and then is left out.
 ///
-/// **Callbacks may come from any thread**, also two different ones at the same time; events and questions come one after the
-/// other, and so do calls of the key store. They must return at once, and must not call what waits (`TRIBUTARY_CODE_IN_CALLBACK`); the
-/// key store is called while the journal is written, by the thread that writes, which may be one of the app's in a call such as
-/// `tributary_job_save_checkpoint`, and must use neither a job nor a machine. **A callback in C++ must catch what it throws**: an exception that
-/// leaves it is contained by nobody, the behaviour is undefined, and as a rule the process ends. None is called any more after
-/// `tributary_close` has returned TRIBUTARY_CODE_OK. Until then `context` and the functions must stay; the structure itself may go as soon as
-/// `tributary_start` has returned.
+/// **Callbacks may come from any thread**, also two different ones at the same time. Events and queries come one after
+/// the other, and so do calls of the key store. They must return immediately, and must not call waiting functions
+/// (`TRIBUTARY_CODE_IN_CALLBACK`). The key store is called while the journal is written, by the writing thread. That
+/// may be one of the app's in a call such as `tributary_job_save_checkpoint`. The key store must not use a job or a
+/// machine. **A callback in C++ must catch its exceptions**: an exception that leaves it is undefined behaviour, and
+/// usually ends the process. Callbacks end when `tributary_close` has returned TRIBUTARY_CODE_OK. Until then `context`
+/// and the functions must stay; the structure itself may go as soon as `tributary_start` has returned.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct TributaryCallbacks {
     /// Handed to every callback as it is.
     pub context: *mut c_void,
-    /// Tells of an event: its name in snake case, and its fields as a JSON object. Both texts are gone when it returns.
+    /// Receives an event: its name in snake case, and its fields as a JSON object. Both texts are invalid after it
+    /// returns.
     pub on_event: Option<extern "C" fn(context: *mut c_void, name: *const c_char, fields: *const c_char)>,
-    /// Tells what the device is like, by changing `state`, in which nothing is known; anything but 0 if it cannot, and then nothing is. What is
-    /// asked of the device is `device_conditions` of the options; by default it charges, nobody uses it, its network is unmetered, and it
-    /// is not hot. While that does not hold, this is asked again after `ask_again_ms`, and at once after
-    /// `tributary_conditions_changed`. If it is NULL, the participant works whenever it runs.
+    /// Writes the device's state into `state`, which is unknown before. Returns 0; any other value if it fails, and
+    /// then all of it is unknown. The required state is `device_conditions` of the options: by default the device
+    /// charges, is unused, has an unmetered network, and is not hot. While that does not hold, this is called again
+    /// after `ask_again_ms`, and immediately after `tributary_conditions_changed`. If it is NULL, the participant works
+    /// whenever it runs.
     pub device_state: Option<extern "C" fn(context: *mut c_void, state: *mut TributaryDeviceState) -> c_int>,
-    /// Reads a secret of the journal from the device's key store into a buffer of `size` bytes, and returns its length; 0 if
-    /// none was ever saved under the name, and -1 if it cannot be read. Needs `save_secret`; without both the secrets are in
-    /// files beside the journal.
+    /// Reads a secret of the journal from the device's key store into a buffer of `size` bytes, and returns its length.
+    /// Returns 0 before the first save under the name, and -1 if it cannot be read. Needs `save_secret`; without both
+    /// the secrets are in files next to the journal.
     pub load_secret:
         Option<extern "C" fn(context: *mut c_void, name: *const c_char, buffer: *mut u8, size: usize) -> isize>,
     /// Replaces a secret, and returns 0 once it survives a crash; anything else if it cannot.
@@ -97,9 +99,10 @@ pub struct TributaryCallbacks {
     /// library's own HTTPS is used, where it was built with it.
     pub begin_request:
         Option<extern "C" fn(context: *mut c_void, exchange: TributaryExchange, request: *const TributaryRequest)>,
-    /// Shows this certificate in the handshake of TLS from now on: the chain in PEM, and its private key in PKCS #8 (DER), which no other
-    /// server may be shown and nobody may store. Both are gone when it returns. Returns 0; anything else if it cannot, and then the
-    /// participant ends. Not called with `signed_requests` in the options.
+    /// Presents this certificate in the TLS handshake from now on: the chain in PEM, and its private key in PKCS #8
+    /// (DER). The client must present them only to the coordinator, and must not store the key. Both are invalid after
+    /// it returns. Returns 0; any other value if it fails, and then the participant ends. Not called with
+    /// `signed_requests` in the options.
     pub show_certificate: Option<
         extern "C" fn(context: *mut c_void, certificate: *const c_char, key: *const u8, key_bytes: usize) -> c_int,
     >,
@@ -113,7 +116,7 @@ const SECRET_BYTES: usize = 256;
 pub(super) struct Context(pub(super) *mut c_void);
 
 #[expect(unsafe_code, reason = "the context is the app's, and it is told which threads use it")]
-// SAFETY: the pointer is never followed here, only handed back to the app, whose promise it is that any thread may use it.
+// SAFETY: the pointer is only handed back to the app, which promises that any thread may use it.
 unsafe impl Send for Context {}
 #[expect(unsafe_code, reason = "the context is the app's, and it is told which threads use it")]
 // SAFETY: as above.

@@ -1,6 +1,6 @@
 //! Functions about the answers to requests that the app's own HTTP client sends.
 //!
-//! No `unsafe` block is here; exporting a name counts as unsafe, since another library might have the same.
+//! This file is free of `unsafe` blocks. Exporting a name counts as unsafe, since another library might have the same.
 #![expect(unsafe_code, reason = "`no_mangle`: all names begin with tributary_")]
 
 use std::ffi::c_char;
@@ -19,7 +19,7 @@ use crate::error::TributaryError;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TributaryExchange {
-    /// 0 is no exchange.
+    /// 0 is invalid.
     pub id: u64,
 }
 
@@ -45,7 +45,7 @@ pub struct TributaryRequest {
     pub headers: *const TributaryHeader,
     /// Number of `headers`, at least one.
     pub header_count: usize,
-    /// Of `body_bytes` bytes, 8 MiB at most; there is none if that is 0.
+    /// Of `body_bytes` bytes, 8 MiB at most; absent if that is 0.
     pub body: *const u8,
     /// Length of the body.
     pub body_bytes: usize,
@@ -64,7 +64,8 @@ fn with(exchange: TributaryExchange, work: impl FnOnce(&Exchange) -> Result<bool
 
 /// The head of the answer, before its body: its status, and `count` headers. Does not wait.
 ///
-/// Returns OK; NOTHING if the answer is not wanted any more: the client may cancel the request. Errors: ARGUMENT, CLOSED.
+/// Returns OK; NOTHING if the participant has stopped waiting: the client may cancel the request. Errors: ARGUMENT,
+/// CLOSED.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_exchange_head(
     exchange: TributaryExchange,
@@ -81,9 +82,10 @@ pub extern "C" fn tributary_exchange_head(
     })
 }
 
-/// The next bytes of the body, which are copied. Waits while more than a megabyte waits to be read, but for a call in a callback.
+/// The next bytes of the body, which are copied. Waits while more than a megabyte is unread, except in a callback.
 ///
-/// Returns OK; NOTHING if no more are wanted: the client may cancel the request. Errors: ARGUMENT, CLOSED.
+/// Returns OK; NOTHING if the participant has stopped reading: the client may cancel the request. Errors: ARGUMENT,
+/// CLOSED.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_exchange_piece(
     exchange: TributaryExchange,
@@ -102,7 +104,7 @@ pub extern "C" fn tributary_exchange_end(exchange: TributaryExchange) -> Tributa
     })
 }
 
-/// There is no answer, or no more of it, for a reason that a person can read; the handle is gone. Does not wait.
+/// The answer, or the rest of it, cannot be had, for a reason that a person can read. Ends the handle. Does not wait.
 ///
 /// Errors: ARGUMENT, CLOSED.
 #[unsafe(no_mangle)]
@@ -114,7 +116,8 @@ pub extern "C" fn tributary_exchange_fail(exchange: TributaryExchange, reason: *
     })
 }
 
-/// Whether nobody waits for the answer any more, so that the client may cancel the request: OK if so, NOTHING if not. Does not wait.
+/// OK if the participant has stopped waiting for the answer, so that the client may cancel the request; otherwise
+/// NOTHING. Does not wait.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_exchange_is_over(exchange: TributaryExchange) -> TributaryCode {
     with(exchange, |exchange| Ok(exchange.is_over()))

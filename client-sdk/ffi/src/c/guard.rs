@@ -11,7 +11,7 @@ thread_local! {
     static LAST_ERROR: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Runs a call of the C ABI. After a panic no lock of ours is left poisoned for good: all of them recover.
+/// Runs a call of the C ABI. All locks of this library recover after a panic.
 pub(super) fn guard(call: impl FnOnce() -> Result<TributaryCode, TributaryError>) -> TributaryCode {
     let done = catch_unwind(AssertUnwindSafe(call));
     match done.unwrap_or_else(|panic| Err(TributaryError::Defect(said(&*panic)))) {
@@ -24,7 +24,7 @@ pub(super) fn guard(call: impl FnOnce() -> Result<TributaryCode, TributaryError>
     }
 }
 
-/// The reason for the last error on this thread; empty if there was none.
+/// The reason for the last error on this thread; empty before the first error.
 pub(super) fn last_error() -> String {
     LAST_ERROR.with_borrow(Clone::clone)
 }

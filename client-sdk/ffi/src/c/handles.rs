@@ -1,4 +1,4 @@
-//! Handles: numbers that are given once, and the tables of what they stand for.
+//! Handles: numbers that are given once, and the tables of their objects.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::TributaryError;
 
-/// The next handle, of any kind: no number is given twice, so a handle of one kind is none of another.
+/// The next handle, of any kind: each number is given once, so a handle of one kind is invalid for another.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// What the handles of one kind stand for.
+/// The objects of the handles of one kind.
 pub(super) struct Table<T>(Mutex<BTreeMap<u64, Arc<T>>>);
 
 impl<T> Table<T> {
@@ -28,7 +28,7 @@ impl<T> Table<T> {
         handle
     }
 
-    /// What the handle stands for. It lives on while a call uses it, even if another thread takes it.
+    /// The handle's object. It lives on while a call uses it, even if another thread takes it.
     pub(super) fn get(&self, handle: u64) -> Result<Arc<T>, TributaryError> {
         self.entries().get(&handle).map(Arc::clone).ok_or(TributaryError::Closed)
     }

@@ -1,6 +1,6 @@
 //! Functions about jobs.
 //!
-//! No `unsafe` block is here; exporting a name counts as unsafe, since another library might have the same.
+//! This file is free of `unsafe` blocks. Exporting a name counts as unsafe, since another library might have the same.
 #![expect(unsafe_code, reason = "`no_mangle`: all names begin with tributary_")]
 
 use std::ffi::{CString, c_char};
@@ -19,14 +19,14 @@ use crate::job::Job;
 use crate::job::Rows;
 use crate::tensors::{self, Metric};
 
-/// One model to train, or an analysis to give rows for: a number, to be copied freely. Any thread may use it. It stands for the job until that is
-/// answered (`tributary_job_finish`, `_give_rows`, `_fail`, `_refuse`) or freed (`tributary_job_free`); afterwards calls return
-/// `TRIBUTARY_CODE_CLOSED`, and **every pointer that was given for the job is gone**. A child that was forked neither ends it nor
-/// saves a checkpoint of it (`TRIBUTARY_CODE_OTHER_PROCESS`).
+/// One model to train, or an analysis to give rows for: a number, to be copied freely. Any thread may use it. It is
+/// valid until the job is answered (`tributary_job_finish`, `_give_rows`, `_fail`, `_refuse`) or freed
+/// (`tributary_job_free`). Afterwards calls return `TRIBUTARY_CODE_CLOSED`, and **every pointer that was given for the
+/// job is invalid**. A forked child cannot end it or save a checkpoint of it (`TRIBUTARY_CODE_OTHER_PROCESS`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TributaryJob {
-    /// 0 is no job.
+    /// 0 is invalid.
     pub id: u64,
 }
 
@@ -36,12 +36,13 @@ pub struct TributaryJob {
 pub enum TributaryOptimizer {
     /// Stochastic gradient descent, with `momentum` and with `weight_decay` as a term of the gradient.
     Sgd = 0,
-    /// AdamW (Loshchilov and Hutter 2019), with `beta1`, `beta2` and `epsilon`, and with `weight_decay` apart from the gradient.
+    /// AdamW (Loshchilov and Hutter 2019), with `beta1`, `beta2` and `epsilon`, and with `weight_decay` decoupled from
+    /// the gradient.
     Adamw = 1,
 }
 
-/// The numbers of a job that most training functions need; `tributary_job_description` has all of the plan. An app whose training cannot do
-/// what they ask for refuses the job (`tributary_job_refuse`).
+/// The numbers of a job that most training functions need; `tributary_job_description` has all of the plan. An app that
+/// does not support them refuses the job (`tributary_job_refuse`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TributaryPlan {
@@ -49,7 +50,7 @@ pub struct TributaryPlan {
     pub round: u32,
     /// Passes over the local data; not counted if `steps` is above 0.
     pub epochs: u32,
-    /// Number of steps; 0 if `epochs` says how many.
+    /// Number of steps; 0 if `epochs` sets the length.
     pub steps: u32,
     /// Examples in a mini-batch.
     pub batch_size: u32,
@@ -59,7 +60,7 @@ pub struct TributaryPlan {
     pub momentum: f64,
     /// L2 penalty.
     pub weight_decay: f64,
-    /// Of FedProx: strength of the pull towards the received model; 0 if there is none.
+    /// Of FedProx: strength of the pull towards the received model; 0 without a pull.
     pub proximal_mu: f64,
     /// L2 norm to which the gradient of each step is clipped; 0 if it is not.
     pub gradient_clip: f64,
@@ -75,12 +76,14 @@ pub struct TributaryPlan {
     pub epsilon: f64,
     /// For shuffling and the like: repeatable if the participant has a seed, otherwise random.
     pub seed: u64,
-    /// 1 if the learning rate changes from step to step, as `schedule` and `warmup` of the plan in `tributary_job_description` say; 0 if it is the
-    /// same for all steps of the round. What changes it from round to round is in `learning_rate` already.
+    /// 1 if the learning rate changes from step to step, by `schedule` and `warmup` of the plan in
+    /// `tributary_job_description`; 0 if it is the same for all steps of the round. `learning_rate` includes the
+    /// changes from round to round.
     pub rate_changes: i32,
-    /// Training ends after so many steps and hands in what it has, even if `steps` or `epochs` ask for more; 0 if there is no such limit.
+    /// Training ends after so many steps and submits its result, even if `steps` or `epochs` ask for more. 0 means
+    /// unlimited.
     pub budget_steps: u32,
-    /// The same after so many milliseconds, but not before the first step; 0 if there is no such limit.
+    /// The same after so many milliseconds, but not before the first step. 0 means unlimited.
     pub budget_ms: u64,
 }
 
@@ -110,7 +113,7 @@ pub struct TributaryRows {
     pub width: usize,
 }
 
-/// A job, with what pointers into it point to.
+/// A job, with the targets of pointers into it.
 pub(super) struct HandedOut {
     pub(super) job: Arc<Job>,
     description: CString,
@@ -149,7 +152,7 @@ pub(super) fn answer(job: TributaryJob, put: impl FnOnce(&Job) -> Result<(), Tri
         handed_out.job.of_this_process()?;
         let answered = put(&handed_out.job);
         if !matches!(answered, Err(TributaryError::Update(_) | TributaryError::Argument(_))) {
-            // Another thread may have done so, if it answered too late: what this one handed in counts all the same.
+            // Another thread may have done so, if it answered too late: this thread's answer counts all the same.
             forget(job);
         }
         answered.map(|()| TributaryCode::Ok)
@@ -183,7 +186,7 @@ pub extern "C" fn tributary_job_plan(job: TributaryJob, plan: *mut TributaryPlan
             beta2,
             epsilon,
             seed: training.seed,
-            // What counts rounds is in the rate already.
+            // The rate includes the changes by round.
             rate_changes: i32::from(numbers.schedule.is_some() || numbers.warmup.is_some()),
             budget_steps: budget.steps.unwrap_or_default(),
             budget_ms: budget.time_ms.unwrap_or_default(),
@@ -213,9 +216,9 @@ pub extern "C" fn tributary_job_tensor(
     with(job, |handed_out| give_tensor(&handed_out.tensors, number, tensor))
 }
 
-/// Points `values` to the parameters of the model, `count` floats, which may be trained in place. They belong to the job, which
-/// neither reads nor writes them before it is answered; threads of the app that do both at the same time must agree among
-/// themselves.
+/// Points `values` to the parameters of the model, `count` floats, which may be trained in place. They belong to the
+/// job, and the library leaves them alone until it is answered. Threads of the app that use them at the same time must
+/// synchronize.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_job_parameters(
     job: TributaryJob,
@@ -232,22 +235,24 @@ pub extern "C" fn tributary_job_parameters(
     })
 }
 
-/// OVERDUE if the round no longer waits for the job: training may stop. OK otherwise. Cheap: call it between batches.
+/// OVERDUE if the round has stopped waiting for the job: training may stop. OK otherwise. Cheap: call it between
+/// batches.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_job_check(job: TributaryJob) -> TributaryCode {
     with(job, |handed_out| Ok(if handed_out.job.is_overdue() { TributaryCode::Overdue } else { TributaryCode::Ok }))
 }
 
-/// OK if the training should rest, because the device's conditions do not hold or the app pauses: save a checkpoint then, within ten
-/// seconds. The job is taken back, and comes again when it goes on, if its round still waits; the round of a job that has never saved one is
-/// given up. NOTHING if it may go on. Cheap: call it between batches.
+/// OK if the training should pause, because the device's conditions do not hold or the app pauses: save a checkpoint
+/// then, within ten seconds. The job is withdrawn, and comes again after the pause, if its round still waits. Without a
+/// checkpoint the round is given up. NOTHING if training may continue. Cheap: call it between batches.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_job_should_pause(job: TributaryJob) -> TributaryCode {
     with(job, |handed_out| Ok(if_so(handed_out.job.should_pause())))
 }
 
-/// Copies what the training of this job saved last, before it was paused or its process was killed, into `buffer` of `size` bytes;
-/// NOTHING if it begins. `length`, unless NULL, gets its number of bytes; TOO_SMALL if there is room for fewer.
+/// Copies the last saved state of this job's training, before it was paused or its process was killed, into `buffer` of
+/// `size` bytes; NOTHING if it begins. `length`, unless NULL, gets its number of bytes; TOO_SMALL if the buffer has
+/// less room.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_job_checkpoint(
     job: TributaryJob,
@@ -261,12 +266,12 @@ pub extern "C" fn tributary_job_checkpoint(
     })
 }
 
-/// Keeps `count` bytes, the state of the training, so that it goes on from there after a pause, and after its process was killed. They
-/// are copied, replace the last ones, and go with the round. The journal seals them, once in `checkpoint_every_ms` of the options; what
-/// was saved in between goes there before the training rests.
+/// Saves `count` bytes, the state of the training, so that it resumes from there after a pause, and after its process
+/// was killed. They are copied, replace the last ones, and are deleted with the round. The journal seals them, once in
+/// `checkpoint_every_ms` of the options. States saved in between are written before the training pauses.
 ///
-/// Errors: UPDATE (more than four times `max_model_bytes`), OVERDUE (the round no longer waits, or the job was taken back), JOURNAL; the
-/// last ones are still there, and so is the job. ARGUMENT, CLOSED.
+/// Errors: UPDATE (more than four times `max_model_bytes`), OVERDUE (the round has stopped waiting, or the job was
+/// withdrawn), JOURNAL; the last ones are still there, and so is the job. ARGUMENT, CLOSED.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_job_save_checkpoint(job: TributaryJob, state: *const u8, count: usize) -> TributaryCode {
     with(job, |handed_out| {
@@ -285,15 +290,15 @@ pub(super) fn if_so(holds: bool) -> TributaryCode {
     if holds { TributaryCode::Ok } else { TributaryCode::Nothing }
 }
 
-/// Hands in the trained model, of at least one example, and ends the job. What leaves the device is clipped, weighted,
-/// noised and masked as the task prescribes.
+/// Submits the trained model, of at least one example, and ends the job. The update leaves the device clipped,
+/// weighted, noised and masked as the task prescribes.
 ///
-/// `values` are `count` floats in the order of the parameters, which are copied; NULL and 0, or the job's own pointer, if they
-/// were trained in place. `metrics` may be NULL if `metric_count` is 0. Those that are not of the training itself (`train_…`) count as
-/// those of the received model, so measure the model that the job begins with; with TRIBUTARY_PURPOSE_OWN they count for nothing, but for
-/// those of the device's own model (`personal_…`).
+/// `values` are `count` floats in the order of the parameters, which are copied; NULL and 0, or the job's own pointer,
+/// if they were trained in place. `metrics` may be NULL if `metric_count` is 0. Metrics, except those of the training
+/// itself (`train_…`), count as those of the received model, so measure the model that the job begins with. With
+/// TRIBUTARY_PURPOSE_OWN they are ignored, except for those of the device's own model (`personal_…`).
 ///
-/// Errors: UPDATE (of another length, not finite, no examples) and ARGUMENT, after which **the job is still open**;
+/// Errors: UPDATE (of another length, not finite, zero examples) and ARGUMENT, after which **the job is still open**;
 /// OVERDUE, after which it has ended; CLOSED, or ANSWERED where another thread has just answered it.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_job_finish(
@@ -320,14 +325,15 @@ pub extern "C" fn tributary_job_finish(
     })
 }
 
-/// Trains the task's ready model (`model.architecture`) as the plan says, and as the job asks beside it, hands in the result and ends the
-/// job: for apps without a training function. `features` are `rows` rows of `width` numbers, `labels` the class of each row. Waits until
-/// it is trained.
+/// Trains the task's ready model (`model.architecture`) by the plan and the job's constraints, submits the result and
+/// ends the job: for apps without a training function. `features` are `rows` rows of `width` numbers, `labels` the
+/// class of each row. Waits until it is trained.
 ///
-/// Errors: UPDATE (the examples do not fit the model, or the task names no ready model; a library that was built without
-/// the ready models always says so) and ARGUMENT, after which **the job is still open**; OVERDUE: the round no longer waits, or the training
-/// should pause and has saved a checkpoint. The handle is gone then, nothing was handed in, and a job that was paused comes again, with a handle
-/// of its own, while its round still waits. CLOSED, or ANSWERED where another thread has just answered it.
+/// Errors: UPDATE (the examples do not fit the model, or the task's model is not a ready one, as always in a library
+/// that was built without the ready models) and ARGUMENT, after which **the job is still open**. OVERDUE: the round has
+/// stopped waiting, or the training should pause and has saved a checkpoint. The handle is then invalid, and the result
+/// was not submitted. A paused job comes again, with a handle of its own, while its round still waits. CLOSED, or
+/// ANSWERED where another thread has just answered it.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_job_train(
     job: TributaryJob,
@@ -339,8 +345,8 @@ pub extern "C" fn tributary_job_train(
     answer(job, |job| train(job, TributaryRows { features, labels, rows, width }, None))
 }
 
-/// The same with rows that nobody trains on: for a job of the shared model the result then also says what the model that it began with
-/// is worth on `held_out`, as `loss` and `accuracy`. `held_out` may be NULL. Both may go as soon as the call has returned.
+/// The same with held-out rows. For a job of the shared model the result then includes the initial model's `loss` and
+/// `accuracy` on `held_out`. `held_out` may be NULL. Both may go as soon as the call has returned.
 ///
 /// Errors: those of `tributary_job_train`.
 #[unsafe(no_mangle)]
@@ -356,7 +362,7 @@ pub extern "C" fn tributary_job_train_and_measure(
     })
 }
 
-/// A copy of what a caller's rows point to.
+/// A copy of a caller's rows.
 #[cfg(feature = "models")]
 fn copied(TributaryRows { features, labels, rows, width }: TributaryRows) -> Result<Rows, TributaryError> {
     let count = rows.checked_mul(width);
@@ -375,13 +381,13 @@ fn train(_: &Job, _: TributaryRows, _: Option<TributaryRows>) -> Result<(), Trib
     Err(TributaryError::Update("this library was built without the ready models".to_owned()))
 }
 
-/// Says that training failed, and ends the job. `reason` stays on the device.
+/// Reports that training failed, and ends the job. `reason` stays on the device.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_job_fail(job: TributaryJob, reason: *const c_char) -> TributaryCode {
     answer(job, |job| job.fail(text(reason, "reason")?.to_owned()))
 }
 
-/// Says that this app does not do such jobs, and ends the job. `reason` stays on the device.
+/// Reports that this app does not support such jobs, and ends the job. `reason` stays on the device.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_job_refuse(job: TributaryJob, reason: *const c_char) -> TributaryCode {
     answer(job, |job| job.refuse(text(reason, "reason")?.to_owned()))

@@ -1,6 +1,6 @@
 //! Functions about participants that the app drives.
 //!
-//! No `unsafe` block is here; exporting a name counts as unsafe, since another library might have the same.
+//! This file is free of `unsafe` blocks. Exporting a name counts as unsafe, since another library might have the same.
 #![expect(unsafe_code, reason = "`no_mangle`: all names begin with tributary_")]
 
 use std::ffi::{c_char, c_void};
@@ -16,29 +16,29 @@ use super::participant::{TributaryDataUse, callbacks_of, give_data_use};
 use crate::error::TributaryError;
 use crate::machine::{Circumstances, Machine, Todo};
 
-/// A participant that the app drives: a number, to be copied freely. `tributary_machine_tick` says what to do next, and
-/// `tributary_machine_perform` does it on the thread that calls it; it has no thread of its own. Any thread may use it, until
-/// `tributary_machine_close`; afterwards calls return `TRIBUTARY_CODE_CLOSED`.
+/// A participant that the app drives: a number, to be copied freely. `tributary_machine_tick` returns the next step,
+/// and `tributary_machine_perform` does it on the calling thread; it has no thread of its own. Any thread may use it,
+/// until `tributary_machine_close`; afterwards calls return `TRIBUTARY_CODE_CLOSED`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TributaryMachine {
-    /// 0 is no machine.
+    /// 0 is invalid.
     pub id: u64,
 }
 
-/// What is so at a tick.
+/// Input of a tick.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct TributaryCircumstances {
-    /// Milliseconds on a clock of the app that never jumps, since a moment of its choice.
+    /// Milliseconds on a monotonic clock of the app, since a moment of its choice.
     pub elapsed_ms: u64,
-    /// What the device is like, for `device_conditions` of the options; without these it does not count.
+    /// The device's state, for `device_conditions` of the options; ignored without these.
     pub device: TributaryDeviceState,
     /// Number of training examples; `TRIBUTARY_UNKNOWN` if it is as before.
     pub examples: i64,
 }
 
-/// What to do next.
+/// The next step.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TributaryTodo {
@@ -50,15 +50,15 @@ pub enum TributaryTodo {
     Train = 2,
     /// Read or write the journal: perform.
     Journal = 3,
-    /// Another thread performs what was said: tick again later, or when it has returned.
+    /// Another thread performs the step: tick again later, or when it has returned.
     Busy = 4,
-    /// Nothing before a moment.
+    /// Wait until a moment.
     WaitUntil = 5,
 }
 
-/// Trains, when the app performs what a tick said, and on that thread; it answers the job before it returns. Without an answer the round is
-/// given up, unless `tributary_job_should_pause` and a checkpoint was saved: then it is called again with the same job, and goes on. The
-/// handle is gone when it has returned.
+/// Trains on the thread that calls `tributary_machine_perform`, if the step is TRAIN; it answers the job before it
+/// returns. Without an answer the round is given up, unless `tributary_job_should_pause` and a checkpoint was saved:
+/// then it is called again with the same job, and resumes. The handle is invalid when it has returned.
 pub type TributaryTrain = Option<extern "C" fn(context: *mut c_void, job: TributaryJob)>;
 
 static MACHINES: Table<Machine> = Table::new();
@@ -70,9 +70,10 @@ fn with(
     guard(|| work(&*MACHINES.get(machine.id)?))
 }
 
-/// Opens the journal, and puts the handle of a participant that the app drives into `machine`. `options` and `callbacks` are those of
-/// `tributary_start`, but `device_state` must be NULL, since it comes with each tick; events are told by the thread that ticks. Starts no
-/// thread, and sends nothing. Close it with `tributary_machine_close`.
+/// Opens the journal, and puts the handle of a participant that the app drives into `machine`. `options` and
+/// `callbacks` are those of `tributary_start`, but `device_state` must be NULL, since it comes with each tick. The
+/// ticking thread delivers events. Opening is local: it neither starts a thread nor sends a request. Close it with
+/// `tributary_machine_close`.
 ///
 /// Errors: ARGUMENT, CONFIGURATION, ENROLLMENT, JOURNAL.
 #[unsafe(no_mangle)]
@@ -89,13 +90,13 @@ pub extern "C" fn tributary_machine_open(
     })
 }
 
-/// Says what to do next: puts it into `todo`, and into `until_ms` the moment of WAIT_UNTIL, on the clock of `elapsed_ms`; otherwise 0.
-/// It neither waits nor starts a thread: it computes for microseconds, beside hashing and writing out what is to be sent. While a
-/// thread performs what was said, the answer is BUSY, unless the round is left meanwhile: because its time is up, or the conditions have not
-/// held for ten seconds and no checkpoint was saved.
+/// Puts the next step into `todo`, and into `until_ms` the moment of WAIT_UNTIL, on the clock of `elapsed_ms`;
+/// otherwise 0. It returns without waiting or starting a thread: it computes for microseconds, plus the time to hash
+/// and encode outgoing data. While a thread performs the step, the answer is BUSY, unless the round is left: because
+/// its time is up, or the conditions have not held for ten seconds and a checkpoint is missing.
 ///
-/// Returns OK; ENDED once the participant has ended, and then always. Errors: why it ended early (ENROLLMENT, JOURNAL, FAILED), ARGUMENT,
-/// CLOSED, IN_CALLBACK, OTHER_PROCESS.
+/// Returns OK; ENDED once the participant has ended, and then always. Errors: the reason of an early end (ENROLLMENT,
+/// JOURNAL, FAILED), ARGUMENT, CLOSED, IN_CALLBACK, OTHER_PROCESS.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_machine_tick(
     machine: TributaryMachine,
@@ -127,12 +128,13 @@ pub extern "C" fn tributary_machine_tick(
     })
 }
 
-/// Does on this thread what the last tick said, and waits for it; then the next tick says how it goes on. `train` is called with `context`
-/// if it said TRAIN and there is a job. There is none for the last version of a task, which only a trainer in Rust measures: here it has no
-/// metrics. A training is asked to pause after `training_slice_ms` of the options, which an app that saves checkpoints may do
-/// (`tributary_job_should_pause`). While it sends or fetches, a helper thread may look up the server's name, or read the model's file.
+/// Performs the step of the last tick on this thread, and waits for it; the next tick then returns the following step.
+/// `train` is called with `context` if the step is TRAIN and has a job. The evaluation of a task's last version lacks a
+/// job, since only a trainer in Rust measures it; here it has no metrics. A training should pause after
+/// `training_slice_ms` of the options, which an app that saves checkpoints may do (`tributary_job_should_pause`). While
+/// it sends or fetches, a helper thread may look up the server's name, or read the model's file.
 ///
-/// Returns OK; NOTHING if there was nothing to do that no other thread does. Errors: ARGUMENT, CLOSED, IN_CALLBACK,
+/// Returns OK; NOTHING if all steps are done or in progress on other threads. Errors: ARGUMENT, CLOSED, IN_CALLBACK,
 /// OTHER_PROCESS.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_machine_perform(
@@ -178,7 +180,7 @@ pub extern "C" fn tributary_machine_id(
     })
 }
 
-/// The condition of the device that held it up at the last tick, as `tributary_held_up` says it.
+/// The condition of the device that held it up at the last tick, in the form of `tributary_held_up`.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_machine_held_up(
     machine: TributaryMachine,
@@ -225,7 +227,7 @@ pub extern "C" fn tributary_machine_refusals(
     with(machine, |machine| put(&machine.refusals()?, buffer, size, length))
 }
 
-/// Puts into `used` what was sent and received, as of the last tick.
+/// Puts the bytes sent and received into `used`, as of the last tick.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_machine_data_use(machine: TributaryMachine, used: *mut TributaryDataUse) -> TributaryCode {
     with(machine, |machine| {
@@ -258,7 +260,8 @@ pub extern "C" fn tributary_machine_models(
     with(machine, |machine| put(&serde_json::Value::from(machine.models()?).to_string(), buffer, size, length))
 }
 
-/// Forgets the machine at once; the journal knows how to go on. The journal is free once no thread performs anything for it.
+/// Forgets the machine immediately; the journal allows it to continue. The journal is free once all threads have left
+/// it.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_machine_close(machine: TributaryMachine) -> TributaryCode {
     guard(|| MACHINES.take(machine.id).map(|_| TributaryCode::Ok))

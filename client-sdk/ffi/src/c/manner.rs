@@ -1,6 +1,7 @@
 //! Functions for the purpose of a job, and the constraints on its training beyond the plan.
 //!
-//! This file has no `unsafe` block. Exporting a name counts as unsafe, since another library might have the same name.
+//! This file is free of `unsafe` blocks. Exporting a name counts as unsafe, since another library might have the same
+//! name.
 #![expect(unsafe_code, reason = "`no_mangle`: all names begin with tributary_")]
 
 use client_sdk::learning::Parameters;
@@ -12,19 +13,20 @@ use super::tensors::{TributaryTensor, give_tensor};
 use crate::error::TributaryError;
 use crate::manner::Purpose;
 
-/// What a job is for. The jobs of one round may differ in it.
+/// Purpose of a job. The jobs of one round may differ in it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TributaryPurpose {
-    /// The shared model: the one that was received, or shared adapters; where tensors stay on the device, with these in it. The
-    /// update is made of it. What the app measures of the model that the job begins with counts as of the received one.
+    /// The shared model: the one that was received, or shared adapters; where tensors stay on the device, with these in
+    /// it. The update is made of it. The app's metrics of the model that the job begins with count as those of the
+    /// received one.
     Shared = 0,
-    /// The device's own model, or its own part of one. What the app measures of the model that the job begins with counts for
-    /// nothing.
+    /// The device's own model, or its own part of one. The app's metrics of the model that the job begins with are
+    /// ignored.
     Own = 1,
 }
 
-/// Puts what the job is for into `purpose`.
+/// Puts the purpose of the job into `purpose`.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_job_purpose(job: TributaryJob, purpose: *mut TributaryPurpose) -> TributaryCode {
     with(job, |handed_out| {
@@ -37,22 +39,24 @@ pub extern "C" fn tributary_job_purpose(job: TributaryJob, purpose: *mut Tributa
     })
 }
 
-/// Points `values` to the model, `count` floats, that `proximal_mu` of the plan pulls towards; NOTHING if that is the one that the job
-/// begins with. They belong to the job, and are only to be read. Only for an app whose options say `trains_within`.
+/// Points `values` to the model, `count` floats, that `proximal_mu` of the plan pulls towards; NOTHING if that is the
+/// one that the job begins with. They belong to the job, and are only to be read. Only for an app with `trains_within`
+/// in its options.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_job_anchor(job: TributaryJob, values: *mut *const f32, count: *mut usize) -> TributaryCode {
     with(job, |handed_out| give_parameters(handed_out.job.manner().anchor(), values, count))
 }
 
-/// OK if the tensor of this number, from 0, must stay as it is; NOTHING if it is to be trained, or there is none. Only an app whose
-/// options say `trains_within` gets a job with such a tensor.
+/// OK if the tensor of this number, from 0, must stay as it is; NOTHING if it is to be trained, or does not exist. Only
+/// an app with `trains_within` in its options gets a job with such a tensor.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_job_is_frozen(job: TributaryJob, number: usize) -> TributaryCode {
     with(job, |handed_out| Ok(if_so(handed_out.job.manner().is_frozen(number))))
 }
 
-/// Points `values` to what must be added to the gradient of every step, `count` floats in the order of the parameters; NOTHING if nothing
-/// must. They belong to the job, and are only to be read. Only for an app whose options say `trains_within`.
+/// Points `values` to the addition to the gradient of every step, `count` floats in the order of the parameters;
+/// NOTHING without an addition. They belong to the job, and are only to be read. Only for an app with `trains_within`
+/// in its options.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_job_correction(
     job: TributaryJob,
@@ -62,9 +66,10 @@ pub extern "C" fn tributary_job_correction(
     with(job, |handed_out| give_parameters(handed_out.job.manner().correction(), values, count))
 }
 
-/// Points `values` to the frozen model, `count` floats, whose adapters the parameters of the job are; NOTHING if they are a model
-/// themselves. A layer computes with its matrix NAME + `scale` * B * A, where A and B are the job's tensors `NAME.lora_a` and
-/// `NAME.lora_b`. They belong to the job, and are only to be read. Only for an app whose options say `trains_adapters`.
+/// Points `values` to the frozen model, `count` floats, whose adapters the parameters of the job are; NOTHING if they
+/// are a model themselves. A layer computes with its matrix NAME + `scale` * B * A, where A and B are the job's tensors
+/// `NAME.lora_a` and `NAME.lora_b`. They belong to the job, and are only to be read. Only for an app with
+/// `trains_adapters` in its options.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_job_base(
     job: TributaryJob,

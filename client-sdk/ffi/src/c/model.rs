@@ -1,6 +1,6 @@
 //! Functions about models.
 //!
-//! No `unsafe` block is here; exporting a name counts as unsafe, since another library might have the same.
+//! This file is free of `unsafe` blocks. Exporting a name counts as unsafe, since another library might have the same.
 #![expect(unsafe_code, reason = "`no_mangle`: all names begin with tributary_")]
 
 use std::ffi::{CString, c_char};
@@ -25,7 +25,7 @@ use crate::tensors::Metric;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TributaryModel {
-    /// 0 is no model.
+    /// 0 is invalid.
     pub id: u64,
 }
 
@@ -35,15 +35,15 @@ pub struct TributaryModel {
 pub struct TributaryOrigin {
     /// Of a personalized model: the round that left it on the device, from 1. 0 of a published one.
     pub round: u32,
-    /// Of a published model: 0 is what the task began with. 0 of a personalized one.
+    /// The published version, where 0 is the initial one. 0 for a personalized model.
     pub version: u32,
     /// Of a published model: SHA-256 of its file, in hexadecimal. NULL of a personalized one.
     pub sha256: *const c_char,
-    /// The task's description of its model as JSON; NULL if it has none.
+    /// The task's description of its model as JSON; NULL if the task lacks it.
     pub architecture: *const c_char,
 }
 
-/// A model, with what pointers into it point to.
+/// A model, with the targets of pointers into it.
 struct HandedOut {
     model: Arc<Model>,
     sha256: Option<CString>,
@@ -54,7 +54,7 @@ struct HandedOut {
 
 static MODELS: Table<HandedOut> = Table::new();
 
-/// Puts a handle for the model to where the caller wants it; NOTHING if there is none.
+/// Writes a handle for the model to `to`; NOTHING if `model` is `None`.
 pub(super) fn hand_out(model: Option<Arc<Model>>, to: *mut TributaryModel) -> Result<TributaryCode, TributaryError> {
     let Some(model) = model else { return Ok(TributaryCode::Nothing) };
     let named_metric = |metric: Metric| Ok((no_nul(metric.name.clone())?, metric));
@@ -76,10 +76,11 @@ fn with(
     guard(|| work(&*MODELS.get(model.id)?))
 }
 
-/// Puts a handle for the model of a task into `model`, for use on this device: its own where the task personalizes; otherwise the published
-/// version, verified, that the device's last round began with, or the last version once the task is over. NOTHING if there is none yet. It is
-/// read from the journal, so it needs no network, and outlives the participant; it does not change while the participant goes on. Free it
-/// with `tributary_model_free`.
+/// Puts a handle for the model of a task into `model`, for use on this device. If the task personalizes, this is the
+/// device's own model. Otherwise it is the verified published version that the device's last round began with, or the
+/// last version once the task is over. NOTHING before the first model. It is read from the journal, so it needs no
+/// network, and outlives the participant. It stays the same while the participant continues. Free it with
+/// `tributary_model_free`.
 ///
 /// Errors: ARGUMENT, JOURNAL, CLOSED, IN_CALLBACK.
 #[unsafe(no_mangle)]
@@ -94,9 +95,9 @@ pub extern "C" fn tributary_model(
     })
 }
 
-/// The same while no participant runs: from the journal that the options name, without a thread and without a network. `options` and
-/// `callbacks` are those of `tributary_start`; of the callbacks, those for secrets count. A running participant has the journal for
-/// itself, and is asked with `tributary_model`.
+/// The same while the participant is stopped: from the journal in the options, without a thread or a network. `options`
+/// and `callbacks` are those of `tributary_start`; of the callbacks, only those for secrets are used. A running
+/// participant locks the journal: use `tributary_model` then.
 ///
 /// Errors: ARGUMENT, CONFIGURATION, JOURNAL.
 #[unsafe(no_mangle)]
@@ -153,9 +154,10 @@ pub extern "C" fn tributary_model_tensor(
     with(model, |handed_out| give_tensor(&handed_out.tensors, number, tensor))
 }
 
-/// Puts into `metric` a metric of the model, by number, from 0; NOTHING beyond the last. Those of a published model are those of the app's
-/// answer in the round that began with it, without those of the training (`train_loss`). There is none before that answer, none after one
-/// that says nothing of the model, as that of `tributary_job_train`, and none of the last version of a task that is over.
+/// Puts into `metric` a metric of the model, by number, from 0; NOTHING beyond the last. Those of a published model are
+/// those of the app's answer in the round that began with it, without those of the training (`train_loss`). The list is
+/// empty before that answer, after an answer without metrics of the model, as that of `tributary_job_train`, and for
+/// the last version of a task that is over.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_model_metric(
     model: TributaryModel,
@@ -188,12 +190,13 @@ pub extern "C" fn tributary_model_parameters(
     })
 }
 
-/// Computes the scores of each class for each row, before softmax, if the model is one of the SDK's own (`model.architecture`), and
-/// copies them into `scores`, row after row; `size` is its room in floats. `rows` are `count` numbers, row after row. `length`, unless
-/// NULL, gets the number of scores; TOO_SMALL if there is room for fewer.
+/// Computes the scores of each class for each row, before softmax, if the model is one of the SDK's own
+/// (`model.architecture`), and copies them into `scores`, row after row; `size` is its room in floats. `rows` are
+/// `count` numbers, row after row. `length`, unless NULL, gets the number of scores; TOO_SMALL if the buffer has less
+/// room.
 ///
-/// Errors: ARGUMENT (the model is none of the SDK's own, or the rows do not fit; a library that was built without the ready models
-/// always says so), CLOSED.
+/// Errors: ARGUMENT (the model is not one of the SDK's own, as always in a library that was built without the ready
+/// models, or the rows do not fit), CLOSED.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_model_scores(
     model: TributaryModel,

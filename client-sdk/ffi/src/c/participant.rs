@@ -1,6 +1,6 @@
 //! Functions about participants.
 //!
-//! No `unsafe` block is here; exporting a name counts as unsafe, since another library might have the same.
+//! This file is free of `unsafe` blocks. Exporting a name counts as unsafe, since another library might have the same.
 #![expect(unsafe_code, reason = "`no_mangle`: all names begin with tributary_")]
 
 use std::ffi::c_char;
@@ -22,7 +22,7 @@ use crate::participant::{Next, Participant};
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TributaryParticipant {
-    /// 0 is no participant.
+    /// 0 is invalid.
     pub id: u64,
 }
 
@@ -39,7 +39,7 @@ fn done(result: Result<(), TributaryError>) -> Result<TributaryCode, TributaryEr
     result.map(|()| TributaryCode::Ok)
 }
 
-/// The callbacks of an app; none if there are none.
+/// The callbacks of an app; all are absent if `callbacks` is NULL.
 pub(super) fn callbacks_of(callbacks: *const TributaryCallbacks) -> Result<Callbacks, TributaryError> {
     let callbacks = optional(callbacks, "callbacks")?;
     if callbacks.is_some_and(|set| set.load_secret.is_some() != set.save_secret.is_some()) {
@@ -58,8 +58,9 @@ pub extern "C" fn tributary_version() -> *const c_char {
     VERSION.as_ptr().cast()
 }
 
-/// Copies the reason for the last error of a call on this thread into `buffer`; an empty text if there was none.
-/// `length`, unless NULL, gets the size that the text needs with its NUL; `TRIBUTARY_CODE_TOO_SMALL` if the buffer has less.
+/// Copies the reason for the last error of a call on this thread into `buffer`; an empty text before the first error.
+/// `length`, unless NULL, gets the size that the text needs with its NUL; `TRIBUTARY_CODE_TOO_SMALL` if the buffer has
+/// less.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_last_error(buffer: *mut c_char, size: usize, length: *mut usize) -> TributaryCode {
     guard(|| put(&last_error(), buffer, size, length))
@@ -67,9 +68,9 @@ pub extern "C" fn tributary_last_error(buffer: *mut c_char, size: usize, length:
 
 /// Starts a participant on a thread of its own, and puts its handle into `participant`.
 ///
-/// `options` is a JSON object in UTF-8: `server`, `journal`, `ca_pem`, at first `token`, and all else that docs/OPTIONS.md lists, with
-/// defaults. It is not needed any more when the call returns. `callbacks` may be NULL; see `TributaryCallbacks` for how long what it points
-/// to must stay. Close what was started with `tributary_close`.
+/// `options` is a JSON object in UTF-8: `server`, `journal`, `ca_pem`, at first `token`, and the other options of
+/// docs/OPTIONS.md, with defaults. It may be freed when the call returns. `callbacks` may be NULL; see
+/// `TributaryCallbacks` for the lifetime of its functions and context. Close the participant with `tributary_close`.
 ///
 /// Errors: ARGUMENT, CONFIGURATION, ENROLLMENT, JOURNAL.
 #[unsafe(no_mangle)]
@@ -87,11 +88,12 @@ pub extern "C" fn tributary_start(
     })
 }
 
-/// Waits for the next job for at most `limit_ms` milliseconds, and puts its handle into `job`. Threads may ask at the same time;
-/// each job goes to one of them.
+/// Waits for the next job for at most `limit_ms` milliseconds, and puts its handle into `job`. Threads may call
+/// concurrently; each job goes to one of them.
 ///
-/// Returns OK; NOTHING if there is none yet: ask again; ENDED once the participant has ended, and then always. Errors: why it
-/// ended early (ENROLLMENT, JOURNAL, FAILED), CLOSED (also if it is closed meanwhile), IN_CALLBACK.
+/// Returns OK; NOTHING if the limit has passed without a job: call again; ENDED once the participant has ended, and
+/// then always. Errors: the reason of an early end (ENROLLMENT, JOURNAL, FAILED), CLOSED (also if another thread closes
+/// it), IN_CALLBACK.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_next(
     participant: TributaryParticipant,
@@ -111,9 +113,9 @@ pub extern "C" fn tributary_next(
     })
 }
 
-/// Rests, and sends nothing until `tributary_resume`. A job under way should pause: once it has saved a checkpoint, or in ten seconds, it is
-/// taken back, and comes again if its round still waits. If it has saved none by then, its round is given up, as is any other whose update is
-/// not made. Does not wait.
+/// Pauses, and stops requests until `tributary_resume`. A job under way should pause: once it has saved a checkpoint,
+/// or in ten seconds, it is withdrawn, and comes again if its round still waits. Without a checkpoint by then its round
+/// is given up, as is any other without a finished update. Does not wait.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_pause(participant: TributaryParticipant) -> TributaryCode {
     with(participant, |participant| done(participant.pause()))
@@ -131,7 +133,8 @@ pub extern "C" fn tributary_conditions_changed(participant: TributaryParticipant
     with(participant, |participant| done(participant.conditions_changed()))
 }
 
-/// Sets the number of training examples that the coordinator is told of; `tributary_job_finish` sets it, too. Does not wait.
+/// Sets the number of training examples that is reported to the coordinator; `tributary_job_finish` sets it, too. Does
+/// not wait.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_set_examples(participant: TributaryParticipant, examples: u64) -> TributaryCode {
     with(participant, |participant| done(participant.set_examples(examples)))
@@ -151,7 +154,7 @@ pub extern "C" fn tributary_id(
     })
 }
 
-/// Copies what was spent on each private task, from the participant's own ledger, into `buffer` as a JSON array, as
+/// Copies the spending on each private task, from the participant's own ledger, into `buffer` as a JSON array, as
 /// `tributary_last_error` does with its text.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_privacy_spent(
@@ -163,7 +166,7 @@ pub extern "C" fn tributary_privacy_spent(
     with(participant, |participant| put(&participant.privacy_spent()?, buffer, size, length))
 }
 
-/// Copies what was spent on all tasks together, and the limit on it, into `buffer` as a JSON object, as
+/// Copies the spending on all tasks together, and the limit on it, into `buffer` as a JSON object, as
 /// `tributary_last_error` does with its text.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_privacy_lifetime(
@@ -175,10 +178,10 @@ pub extern "C" fn tributary_privacy_lifetime(
     with(participant, |participant| put(&participant.privacy_lifetime()?, buffer, size, length))
 }
 
-/// Copies what the participant refused so far, and why, into `buffer` as a JSON array, the latest last, as `tributary_last_error` does with
-/// its text: of each of the last fifty reasons the attempt that was refused last (`task`, `round`, `attempt`), `code` (what the coordinator
-/// was told, or null), `reason` (in words, which stay on the device), `at_ms` (since 1970) and `times`. Earlier processes with this journal
-/// count.
+/// Copies the participant's refusals and their reasons into `buffer` as a JSON array, the latest last, as
+/// `tributary_last_error` does with its text. Each of the last fifty reasons has the attempt that was refused last
+/// (`task`, `round`, `attempt`), `code` (sent to the coordinator, or null), `reason` (in words, which stay on the
+/// device), `at_ms` (since 1970) and `times`. Refusals of earlier processes with this journal are included.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_refusals(
     participant: TributaryParticipant,
@@ -189,8 +192,9 @@ pub extern "C" fn tributary_refusals(
     with(participant, |participant| put(&participant.refusals()?, buffer, size, length))
 }
 
-/// Copies the condition of the device that holds the participant up now into `buffer`, as `tributary_last_error` does with its text: its
-/// name (`charging`, `unmetered`, `idle`, `battery`, `thermal` or `data_cap`), a colon, and the same in words. NOTHING if none does.
+/// Copies the condition of the device that holds the participant up now into `buffer`, as `tributary_last_error` does
+/// with its text: its name (`charging`, `unmetered`, `idle`, `battery`, `thermal` or `data_cap`), a colon, and the same
+/// in words. NOTHING if all hold.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_held_up(
     participant: TributaryParticipant,
@@ -218,7 +222,7 @@ pub struct TributaryDataUse {
     pub received: u64,
 }
 
-/// Puts into `used` what was sent and received.
+/// Puts the bytes sent and received into `used`.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_data_use(participant: TributaryParticipant, used: *mut TributaryDataUse) -> TributaryCode {
     with(participant, |participant| {
@@ -233,7 +237,7 @@ pub(super) fn give_data_use(counted: DataUse, used: *mut TributaryDataUse) -> Re
     Ok(TributaryCode::Ok)
 }
 
-/// Asks the participant to stop, and returns at once; `tributary_next` says when it has.
+/// Requests the participant's stop, and returns immediately; `tributary_next` returns ENDED once it has stopped.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_stop(participant: TributaryParticipant) -> TributaryCode {
     with(participant, |participant| done(participant.stop()))
@@ -242,8 +246,8 @@ pub extern "C" fn tributary_stop(participant: TributaryParticipant) -> Tributary
 /// Stops the participant, waits for its end for at most `limit_ms` milliseconds, and forgets the handle; a few seconds are
 /// enough while a request is under way. Jobs that were handed out are overdue afterwards, and still have to be freed.
 ///
-/// After OK no callback is called any more. After TIMEOUT a callback does not return: its thread is left behind, and what
-/// `TributaryCallbacks` points to must stay. Errors: CLOSED, IN_CALLBACK.
+/// Callbacks end before OK is returned. After TIMEOUT a callback is still running: its thread is left behind, and all
+/// data behind `TributaryCallbacks` must stay. Errors: CLOSED, IN_CALLBACK.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_close(participant: TributaryParticipant, limit_ms: u64) -> TributaryCode {
     with(participant, |running| {

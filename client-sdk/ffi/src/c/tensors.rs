@@ -23,7 +23,7 @@ pub struct TributaryTensor {
     pub count: usize,
 }
 
-/// What a [`TributaryTensor`] points to.
+/// Targets of a [`TributaryTensor`]'s pointers.
 pub(super) struct NamedTensor {
     name: CString,
     shape: Vec<u64>,
@@ -36,7 +36,7 @@ pub(super) fn no_nul(text: String) -> Result<CString, TributaryError> {
     CString::new(text).map_err(|error| TributaryError::Failed(error.to_string()))
 }
 
-/// Keeps what pointers will point to.
+/// Stores the targets of pointers.
 pub(super) fn named(tensors: Vec<Tensor>) -> Result<Vec<NamedTensor>, TributaryError> {
     let fits = |number: u64| usize::try_from(number).map_err(|error| TributaryError::Failed(error.to_string()));
     let named = tensors.into_iter().map(|Tensor { name, shape, offset, count }| {

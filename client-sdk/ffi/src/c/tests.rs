@@ -1,4 +1,4 @@
-//! What a program in C does with numbers and pointers: calls as it makes them, without a participant.
+//! Calls with the numbers and pointers of a program in C, without a participant.
 
 use std::ffi::c_char;
 use std::mem::MaybeUninit;
@@ -33,7 +33,7 @@ fn model() -> Parameters {
     Parameters::new(Arc::new(layout), vec![0.0, 1.0, 2.0, 3.0, 4.0]).unwrap()
 }
 
-/// Gives an app the handle of a job to train, and returns what it answered.
+/// Gives an app the handle of a job to train, and returns its answer.
 fn trained(mut train: impl FnMut(TributaryJob) + Send) -> Result<Trained, TrainerError> {
     let training = TrainingJob {
         task: "task".to_owned(),
@@ -136,7 +136,7 @@ fn what_a_job_tells_is_written_whole_and_can_be_read_until_it_ends() {
         assert_eq!(tributary_job_tensor(job, 2, &raw mut tensor), TributaryCode::Nothing);
         assert_eq!(tributary_job_tensor(job, 0, null_mut()), TributaryCode::Argument);
 
-        // Nothing keeps checkpoints here.
+        // This test runs without a store of checkpoints.
         assert_eq!(tributary_job_checkpoint(job, null_mut(), 0, null_mut()), TributaryCode::Nothing);
         assert_eq!(tributary_job_save_checkpoint(job, null(), 1), TributaryCode::Argument);
         assert_eq!(tributary_job_save_checkpoint(job, null(), 0), TributaryCode::Overdue);

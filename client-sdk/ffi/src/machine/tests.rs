@@ -20,7 +20,7 @@ use crate::manner::Purpose;
 use crate::participant::{Next, Participant};
 use crate::tensors::Metric;
 
-/// Of a participant that is enrolled: it needs no authority that signs.
+/// An enrolled participant's identity, which works without a signing authority.
 const IDENTITY: &[u8] = include_bytes!("../../../tests/snapshots/v9/identity.record");
 
 /// Rows of two numbers, and the class of each.
@@ -152,14 +152,14 @@ fn machine(folder: &Path, coordinator: &Arc<Coordinator>, slice_ms: u64, every_m
     opened(options, callbacks)
 }
 
-/// With a clock on which nothing has to be waited for.
+/// A machine whose clock skips all waits.
 fn opened(options: String, callbacks: Callbacks) -> Machine {
     let (builder, _, abilities) = builder(options, callbacks, true).unwrap();
     let driven = builder.clock(Ticking::default()).build_driven().unwrap();
     Machine { driven, abilities, clock: SystemClock::new(), process: std::process::id() }
 }
 
-/// Ticks, and performs what is said, until the task is over, or the process is to die. Nothing is waited for.
+/// Ticks, and performs each step, until the task is over, or the process is to die. Asserts that it did not wait.
 fn drive(machine: &Machine, trainer: &Arc<dyn Trainer>, dies: impl Fn() -> bool) {
     assert_eq!(drive_through_waits(machine, trainer, dies), 0);
 }
@@ -187,8 +187,8 @@ fn drive_through_waits(machine: &Machine, trainer: &Arc<dyn Trainer>, dies: impl
     panic!("it does not come to an end");
 }
 
-/// Trains the ready model as an app in Kotlin or Swift does: what `train` throws leaves the app's own function. Notes of each call whether
-/// there was a checkpoint.
+/// Trains the ready model as an app in Kotlin or Swift does: errors of `train` leave the app's own function. Records
+/// for each call whether there was a checkpoint.
 #[derive(Default)]
 struct Ready(Mutex<Vec<bool>>);
 
@@ -248,7 +248,7 @@ fn a_ready_model_whose_process_dies_after_any_call_goes_on_and_comes_to_the_same
 #[derive(Default)]
 struct Both(Mutex<Vec<Seen>>);
 
-/// What a job is for, whether its anchor is the model that it begins with, and whether there is more.
+/// Purpose of a job, whether its anchor is the model that it begins with, and whether it has further constraints.
 type Seen = (Purpose, Option<bool>, bool);
 
 impl Trainer for Both {

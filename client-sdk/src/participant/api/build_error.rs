@@ -18,7 +18,7 @@ pub enum BuildError {
     /// A label that a coordinator rejects.
     #[error("label {label:?}: name and value must be 1 to 128 bytes each")]
     BadLabel { label: String },
-    /// A policy that no session can satisfy.
+    /// A policy that all sessions would violate.
     #[error("min_tolerated_corrupt is {0}: a fraction of the cohort between 0 and 0.5 can be tolerated")]
     BadPolicy(f64),
     /// The authorities of members cannot be read.
@@ -32,10 +32,10 @@ pub enum BuildError {
     /// The server's address or the CA cannot be used.
     #[error(transparent)]
     Transport(#[from] TransportError),
-    /// The journal cannot be read, or there is neither certificate nor token.
+    /// The journal cannot be read, or certificate and token are both missing.
     #[error(transparent)]
     Participant(#[from] ParticipantError),
-    /// A [`Runner`](crate::runner::Runner) got no thread, or no runtime for it.
+    /// A [`Runner`](crate::runner::Runner) could not create its thread, or the thread's runtime.
     #[error("no thread can be had to run the participant on: {0}")]
     Thread(String),
     /// The journal's key and generation are in a key store, and the options name files for them.

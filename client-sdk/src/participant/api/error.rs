@@ -11,10 +11,10 @@ use crate::transport::{TransportError, with_causes};
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParticipantError {
-    /// There is neither a certificate in the journal nor a token to get one.
+    /// The journal lacks a certificate, and the app gave no token to get one.
     #[error("this participant is not enrolled: give it an enrolment token once, or the journal it was enrolled with")]
     NotEnrolled,
-    /// The app names other authorities than the one that certified this participant, and there is no new token to enrol
+    /// The app names other authorities than the one that certified this participant, and gave no new token to enrol
     /// again with.
     #[error(
         "participant {participant} was certified by another authority than the CA file names: if the coordinator's authority was replaced, start with a new token (`tributary token create --enrollment --participant {participant}`, then `--token`) and the journal it has: it keeps what it has learnt and spent; where certificates are issued elsewhere, it needs a new one, too"
@@ -41,7 +41,7 @@ pub enum ParticipantError {
         what: &'static str,
         problem: Box<Problem>,
     },
-    /// The journal could not be read or written. Nothing that depends on it was sent.
+    /// The journal could not be read or written. Data that depend on the record were not sent.
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// The key cannot be used.
@@ -56,12 +56,12 @@ pub enum ParticipantError {
     /// The certificate from the coordinator is unusable.
     #[error("the certificate cannot be used: {0}")]
     Certificate(TransportError),
-    /// The thread of a [`Runner`](crate::runner::Runner) panicked, by a defect of the SDK or of what the app gave it.
+    /// The thread of a [`Runner`](crate::runner::Runner) panicked, by a defect of the SDK or of the app's code.
     #[error("the participant's thread panicked, and said why on stderr")]
     Panicked,
 }
 
-/// The problem inside, or what amounts to one.
+/// The problem inside, or an equivalent one.
 pub(in crate::participant) fn problem_of(error: TransportError) -> Box<Problem> {
     match error {
         TransportError::Problem { problem, .. } => problem,

@@ -1,4 +1,4 @@
-//! Events for an observer of a participant. They contain no parameter values and no secrets.
+//! Events for an observer of a participant. They are free of parameter values and secrets.
 
 use std::time::Duration;
 
@@ -27,8 +27,9 @@ pub enum Event {
         participant: ParticipantId,
         name: String,
     },
-    /// The app named another authority than the one that had certified the participant, and gave a new token: it enrolled again. What
-    /// it has learnt, sent and spent stays in its journal; a round in progress was left. [`Event::Enrolled`] follows.
+    /// The app named another authority than the one that had certified the participant, and gave a new token: it
+    /// enrolled again. Its models, sent updates and spending stay in its journal; a round in progress was left.
+    /// [`Event::Enrolled`] follows.
     AuthorityReplaced {
         /// The participant's id until now. The next one is the same if the token was made for it.
         before: ParticipantId,
@@ -37,17 +38,17 @@ pub enum Event {
     },
     /// The certificate was renewed.
     Renewed,
-    /// There is no work yet.
+    /// The participant has checked in and waits for work.
     CheckedIn {
         /// The pause requested by the coordinator before the next check-in.
         come_back: Duration,
-        /// What it waits for; none if the coordinator does not say.
+        /// Reasons for the wait; empty if the coordinator gave none.
         waiting_for: Vec<WaitingFor>,
     },
     /// The participant reported to a task whether the device meets its criteria.
     Asked {
         task: TaskId,
-        /// Whether it does; the coordinator learns no more.
+        /// Whether it does. The coordinator receives only this bit.
         eligible: bool,
     },
     /// The participant was drawn into a fixed batch, whose updates are only ever opened together.
@@ -74,12 +75,12 @@ pub enum Event {
         place: Attempt,
         /// The version to start from.
         version: u32,
-        /// Time until the coordinator no longer expects the update.
+        /// Time until the coordinator stops waiting for the update.
         remaining: Duration,
         /// Whether the update will be masked; otherwise the coordinator can read it.
         is_secure: bool,
     },
-    /// The update trained ahead was discarded: no round will take it.
+    /// The update trained ahead was discarded, because all rounds would reject it.
     Discarded { task: TaskId, serial: u32, reason: DiscardReason },
     /// Shares of this participant's mask seeds were dealt to the cohort.
     Shared {
@@ -101,7 +102,7 @@ pub enum Event {
         /// Number of included participants.
         survivors: u16,
     },
-    /// The shares that help to open the sum, and nothing else, are ready to be sent.
+    /// The shares that help to open the sum are ready to be sent. They open only this sum.
     Unmasked {
         place: Attempt,
         /// Number of members that signed the same set.
@@ -110,7 +111,8 @@ pub enum Event {
     /// The participant took this coordinator's key for model provenance on first use, since the app names none. It rejects all other
     /// keys from now on.
     KeyPinned { key: AuditKey },
-    /// The coordinator did not show where the model comes from, or not as it must: nothing is trained. [`Event::Refused`] follows.
+    /// The coordinator's record of the model's origin is missing or invalid, so training is skipped. [`Event::Refused`]
+    /// follows.
     Unproven { place: Attempt, error: ProvenanceError },
     /// The coordinator has signed two models under one number of the task: each record is its own, and together they are evidence.
     /// Reported when it happens, and at every start from then on.
@@ -154,15 +156,15 @@ pub enum Event {
     /// The update was longer than the task's limits and counts for less than it is: a smaller learning rate or fewer steps keep it
     /// within them, or larger limits of the task.
     Clipped { place: Attempt, clipping: Clipping },
-    /// A condition of the app's [`DeviceConditions`](crate::conditions::DeviceConditions) does not hold, and another one or none did
-    /// not before.
+    /// A condition of the app's [`DeviceConditions`](crate::conditions::DeviceConditions) is unmet. Reported when the
+    /// unmet condition changes.
     HeldUp { unmet: Unmet },
     /// Training was paused because the app's conditions do not hold; it goes on from its checkpoint when they do, if the round still
     /// waits.
     Paused { place: Attempt },
     /// Training goes on from a checkpoint of an earlier process.
     Resumed { place: Attempt },
-    /// Training failed, so this round gets no update; the reason stays on the device.
+    /// Training failed, so this round goes on without an update; the reason stays on the device.
     TrainingFailed { place: Attempt, error: String },
     /// The coordinator returned a receipt for the update.
     Uploaded {
@@ -176,7 +178,8 @@ pub enum Event {
         place: Attempt,
         /// The reason reported to the coordinator.
         reason: AbandonReason,
-        /// What was refused, if that is the reason, as reported to the coordinator; the preceding event has the text.
+        /// The code of the refusal, if that is the reason, as reported to the coordinator; the preceding event has the
+        /// text.
         refusal: Option<RefusalCode>,
     },
     /// The round continued without this participant.

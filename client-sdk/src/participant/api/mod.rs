@@ -1,4 +1,4 @@
-//! What an app sees of a participant: its events and errors.
+//! Events and errors of a participant, for the app.
 
 pub(super) mod build_error;
 pub(super) mod error;

@@ -68,19 +68,19 @@ pub(in crate::participant) enum PersonalError {
     Initial(#[from] InitError),
 }
 
-/// Why a computation has no result.
+/// Reasons why a computation fails.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkError {
     #[error(transparent)]
     Trainer(#[from] TrainerError),
-    /// The task weights by loss, but the trainer reported none.
+    /// The task weights by loss, and the trainer's metrics lack it.
     #[error(
         "the task weighs updates by the loss of the received model; return a metric \"loss\" from evaluate, or hand it in with a job of \
          the shared model"
     )]
     NoLoss,
-    /// The task's solver needs `train_reach`, but the trainer reported none.
+    /// The task's solver needs `train_reach`, and the trainer's metrics lack it.
     #[error(
         "the task's solver asks how far training went; return a metric \"train_reach\" from train, above 0 and finite"
     )]

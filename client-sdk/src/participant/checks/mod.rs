@@ -1,4 +1,4 @@
-//! What an app and its participant require of a task before they take part: security, provenance and sizes.
+//! Requirements of an app and its participant on a task before they take part: security, provenance and sizes.
 
 pub(super) mod policy;
 pub(super) mod provenance;

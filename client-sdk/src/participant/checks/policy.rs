@@ -10,35 +10,34 @@ use wire::participant::SessionTerms;
 /// Requirements on every session. A participant does not take part in a weaker one.
 ///
 /// The floors only help against a coordinator that cannot invent participants: one that issues certificates can enrol
-/// any number and read the update of the only honest member. Then protection depends on who issues certificates
+/// any number and read the update of the only honest member. Then protection depends on the issuer of certificates
 /// (docs/THREAT_MODEL.md).
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SecurityPolicy {
     /// Refuse rounds without secure aggregation, in which the coordinator can read the update. Otherwise the task
-    /// decides, so the coordinator chooses what it can read; [`crate::participant::Event::Assigned`] reports which it is. Default:
-    /// yes.
+    /// decides, so the coordinator chooses its own access; [`crate::participant::Event::Assigned`] reports the choice.
+    /// Default: true.
     pub required: bool,
     /// Fewest participants in a cohort, or in one's group of it, at least 3. Default: 10.
     pub min_cohort: u16,
-    /// Fraction of the cohort, 0 to 0.5, that may collude with the coordinator and still learn nothing. With a fraction γ,
-    /// a cohort of n withstands floor(γn). Default: 0.
+    /// Fraction of the cohort, 0 to 0.5, that may collude with the coordinator without learning another member's
+    /// update. With a fraction γ, a cohort of n withstands floor(γn). Default: 0.
     pub min_tolerated_corrupt: f64,
-    /// Number of participants that may collude with the coordinator and still learn nothing: floor(γn) of the smallest
-    /// cohort that the session allows. Default: 1.
+    /// Number of participants that may collude with the coordinator without learning another member's update: floor(γn)
+    /// of the smallest cohort that the session allows. Default: 1.
     pub min_tolerated_colluders: u16,
     /// Fewest updates in an opened sum. The threshold, more than half of the session's smallest cohort, may require
     /// more, and always leaves two updates besides those of the tolerated colluders. Default: 3, because each member of
     /// a sum of two computes the other's update.
     pub min_included: u16,
     /// Fewest members of the fixed batch that every member of a session must belong to, this participant included. A
-    /// batch's updates are only opened together in sessions that its members joined with the batch. Sums of several such sessions
-    /// reveal nothing about fewer participants.
-    /// Default: 0, the task decides.
+    /// batch's updates are only opened together in sessions that its members joined with the batch. Sums of several
+    /// such sessions reveal only sums over at least that many participants. Default: 0, the task decides.
     pub min_batch: u16,
-    /// Id of the fixed batch that the app consents to leave, for example because a member is gone for good. Sums over the
-    /// difference of the old and the new batch can then be computed from the sums of both (docs/THREAT_MODEL.md). Any
-    /// other batch stays. Default: none.
+    /// Id of the fixed batch that the app consents to leave, for example because a member is gone for good. Sums over
+    /// the difference of the old and the new batch can then be computed from the sums of both (docs/THREAT_MODEL.md).
+    /// Any other batch stays. By default all batches stay.
     pub leave_batch: Option<Digest>,
     /// How many versions behind its round an update of any member may start from, for tasks with training ahead of rounds (0 to 1000).
     /// With 0 all members start from the same bytes, as in any other round. With a higher value, members agree on the bytes of each
@@ -46,7 +45,7 @@ pub struct SecurityPolicy {
     /// participant start from it, and read the update of the remaining one. Default: 0.
     pub max_staleness: u32,
     /// Report the loss of the last training, coarsely (32 levels), to tasks that select participants by it, although
-    /// updates are hidden. Where the coordinator can read the update, the loss is always reported. Default: no.
+    /// updates are hidden. Where the coordinator can read the update, the loss is always reported. Default: false.
     pub tell_loss: bool,
 }
 

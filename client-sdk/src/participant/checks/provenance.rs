@@ -58,10 +58,10 @@ pub enum ProvenanceError {
     TooOld { version: u32 },
 }
 
-/// What the journal remembers of records.
+/// The journal's memory of records.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(in crate::participant) struct Shown {
-    /// The coordinator's key; none before the first record.
+    /// The coordinator's key; `None` before the first record.
     key: Option<AuditKey>,
     /// The task that was shown last at the end.
     tasks: Vec<ShownTask>,
@@ -98,7 +98,7 @@ struct ShownVersion {
     signed: SignedProvenance,
 }
 
-/// A version that the coordinator offers, with what its record must contain.
+/// A version that the coordinator offers, with the required content of its record.
 pub(in crate::participant) struct Offered<'a> {
     task: TaskId,
     version: &'a ModelRef,
@@ -124,10 +124,10 @@ impl<'a> Offered<'a> {
     }
 }
 
-/// What a record amounts to.
+/// Verdict about a record.
 pub(in crate::participant) struct Judged {
     pub(in crate::participant) verdict: Result<Option<News>, ProvenanceError>,
-    /// What is to be remembered, if that is something new.
+    /// The new memory, if the record changes it.
     pub(in crate::participant) shown: Option<Shown>,
 }
 
@@ -216,7 +216,7 @@ impl Shown {
         self.signed.drain(..surplus);
     }
 
-    /// Remembers a version, unless it contradicts what was shown before.
+    /// Remembers a version, unless it contradicts an earlier record.
     fn note(&mut self, task: TaskId, version: ShownVersion) -> Result<Option<News>, ProvenanceError> {
         let known = self.tasks.iter().position(|known| known.task == task);
         let mut of_task = known.map_or_else(
@@ -335,7 +335,7 @@ mod tests {
         assert_eq!(shown.contradicts(&Provenance { survivors: everybody, ..told.clone() }), Some("set of survivors"));
         let fewer = Some(roster_digest(&[members()[..3].to_vec()]));
         assert_eq!(shown.contradicts(&Provenance { roster: fewer, ..told.clone() }), Some("roster"));
-        // An older program does not say; of another attempt nothing was signed here.
+        // An older coordinator omits the digests; this participant signed only the last attempt of each task.
         assert_eq!(shown.contradicts(&Provenance { roster: None, survivors: None, ..told }), None);
         assert_eq!(shown.contradicts(&Provenance { survivors: everybody, ..record(place(1, 1)) }), None);
         assert_eq!(shown.contradicts(&record(place(2, 1))), Some("set of survivors"));

@@ -68,7 +68,7 @@ impl RefusedTasks {
         self.0.iter().filter(|refused| now < refused.until).map(|refused| refused.refusal).collect()
     }
 
-    /// Time until the first reported refusal ends; `None` if no refusal is reported.
+    /// Time until the first reported refusal ends; `None` without reported refusals.
     pub(in crate::participant) fn first_end(&self, now: Duration) -> Option<Duration> {
         self.0.iter().filter_map(|refused| refused.until.checked_sub(now)).filter(|left| !left.is_zero()).min()
     }

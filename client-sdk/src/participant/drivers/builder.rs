@@ -92,7 +92,7 @@ impl Builder {
         self
     }
 
-    /// The certificate authority that the coordinator's certificate must come from, in PEM. No other is trusted.
+    /// The certificate authority that the coordinator's certificate must come from, in PEM. It is the only trusted one.
     #[must_use]
     pub fn ca_pem(mut self, pem: impl Into<String>) -> Self {
         self.ca_pem = Some(pem.into());
@@ -110,8 +110,8 @@ impl Builder {
         self
     }
 
-    /// The HTTP forward proxy that leads to the coordinator. Default: the one in the environment (`HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`),
-    /// if any. TLS stays end to end. No part of a transport of the app's own.
+    /// The HTTP forward proxy that leads to the coordinator. Default: the one in the environment (`HTTPS_PROXY`,
+    /// `ALL_PROXY`, `NO_PROXY`), if any. TLS stays end to end. A transport of the app's own ignores this setting.
     #[cfg(feature = "https")]
     #[must_use]
     pub fn proxy(mut self, proxy: crate::transport::Proxy) -> Self {
@@ -129,9 +129,10 @@ impl Builder {
         self
     }
 
-    /// The public key for model provenance, obtained out of band: the output of `tributary audit head`. Models without its signature
-    /// are refused ([`Event::Unproven`]). Give several keys during a key replacement. Default: none; the journal then keeps the first
-    /// signing key, and all others are rejected afterwards ([`Event::KeyPinned`]). A key given here replaces the kept one.
+    /// The public key for model provenance, obtained out of band: the output of `tributary audit head`. Models without
+    /// its signature are refused ([`Event::Unproven`]). Give several keys during a key replacement. By default the
+    /// journal keeps the first signing key, and all others are rejected afterwards ([`Event::KeyPinned`]). A key given
+    /// here replaces the kept one.
     #[must_use]
     pub fn coordinator_keys(mut self, keys: impl IntoIterator<Item = AuditKey>) -> Self {
         self.settings.coordinator_keys = keys.into_iter().collect();
@@ -139,9 +140,9 @@ impl Builder {
     }
 
     /// Produces evidence for an external authority of members, which sees it before it signs: called with each signing
-    /// request in PEM, at enrolment and renewal. The coordinator passes on what is returned, at most 16 KiB, and can
-    /// read it: let it hold for this request alone, for example as a MAC or signature over it by a key that the
-    /// coordinator does not have. Default: nothing.
+    /// request in PEM, at enrolment and renewal. The coordinator forwards the returned text, at most 16 KiB, and can
+    /// read it: bind it to this request alone, for example as a MAC or signature over it by a key that the coordinator
+    /// lacks. Default: empty.
     #[must_use]
     pub fn evidence(mut self, make: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
         self.settings.evidence = Evidence::new(make);
@@ -152,7 +153,7 @@ impl Builder {
     /// key, both in PEM: the chain with the device's own first, the key in PKCS #8. The coordinator then only admits
     /// the certificate: by the token at first, later because the previous certificate vouches for it. The certificate
     /// must be signed by an authority in `members_ca_pem` itself, be for an Ed25519 key, have one URI
-    /// `urn:tributary:participant:UUID` among its subject alternative names, which never changes for the device, and
+    /// `urn:tributary:participant:UUID` among its subject alternative names, which stays the same for the device, and
     /// name clientAuth if it has an extended key usage. The key is kept in the journal, too.
     #[must_use]
     pub fn certificate(self, chain_pem: impl Into<String>, key_pem: impl Into<String>) -> Self {
@@ -171,9 +172,10 @@ impl Builder {
         self
     }
 
-    /// The one-time token to enrol with; not needed once the journal holds a certificate. If that certificate has
-    /// expired, or is of an authority that the app no longer names ([`Event::AuthorityReplaced`]), a new token re-enrols
-    /// the participant; its journal stays valid except for the round in progress. White space around the token is ignored.
+    /// The one-time token to enrol with; optional once the journal holds a certificate. If that certificate has
+    /// expired, or belongs to an authority that the app has dropped ([`Event::AuthorityReplaced`]), a new token
+    /// re-enrols the participant; its journal stays valid except for the round in progress. White space around the
+    /// token is ignored.
     #[must_use]
     pub fn enrollment_token(mut self, token: impl Into<String>) -> Self {
         let token = Zeroizing::new(token.into());
@@ -255,9 +257,9 @@ impl Builder {
     }
 
     /// Attributes that a task's criteria may refer to (`selection.on_device`), for example language or memory;
-    /// `examples` is predefined. Must return at once. The values never leave the device: the coordinator learns only
-    /// whether all criteria of a task hold. A criterion on an attribute that is missing here does not hold. Default:
-    /// none.
+    /// `examples` is predefined. Must return immediately. The values never leave the device: the coordinator receives
+    /// only whether all criteria of a task hold. A criterion on an attribute that is missing here does not hold.
+    /// Default: an empty map.
     #[must_use]
     pub fn attributes(mut self, attributes: impl Fn() -> Attributes + Send + Sync + 'static) -> Self {
         self.attributes = Box::new(attributes);
@@ -299,8 +301,8 @@ impl Builder {
     }
 
     /// Makes the participant's rounds repeatable, for experiments: training and rounding become a function of seed,
-    /// round and name. Keys, masks, noise and the rounding of private updates stay random. Default: none, which is the
-    /// private choice.
+    /// round and name. Keys, masks, noise and the rounding of private updates stay random. Default: `None`, which is
+    /// the private choice.
     #[must_use]
     pub fn seed(mut self, seed: Option<u64>) -> Self {
         self.settings.seed = seed;
@@ -341,9 +343,9 @@ impl Builder {
         self
     }
 
-    /// Shortest time between two checkpoints that a training writes to the journal; default: 30 s. A process that is killed while it trains
-    /// repeats what it had trained since the last one; while the training rests, the journal has the newest. A checkpoint of the SDK's own
-    /// trainer takes two to three times the bytes of the model.
+    /// Shortest time between two checkpoints that a training writes to the journal; default: 30 s. A process that is
+    /// killed while it trains repeats the training since the last one; while the training rests, the journal has the
+    /// newest. A checkpoint of the SDK's own trainer takes two to three times the bytes of the model.
     #[must_use]
     pub fn checkpoint_every(mut self, interval: Duration) -> Self {
         self.checkpoint_every = interval;
@@ -358,7 +360,7 @@ impl Builder {
         self
     }
 
-    /// Reads the journal and builds the participant; sends nothing.
+    /// Reads the journal and builds the participant, without sending a request.
     ///
     /// # Errors
     /// [`BuildError`].
@@ -384,8 +386,9 @@ impl Builder {
         })
     }
 
-    /// Reads the journal and builds the state machine for a caller that drives it: see [`Machine::tick`]. The settings for performing
-    /// actions have no effect: the caller supplies server, transport, trainer, conditions, clock, checkpoints and observer.
+    /// Reads the journal and builds the state machine for a caller that drives it: see [`Machine::tick`]. The settings
+    /// for performing actions are ignored: the caller supplies server, transport, trainer, conditions, clock,
+    /// checkpoints and observer.
     ///
     /// # Errors
     /// [`BuildError`].
@@ -393,8 +396,8 @@ impl Builder {
         self.machine()
     }
 
-    /// Reads the journal and builds a caller-driven participant, which performs each action on the thread of the caller. The trainer
-    /// and the device's state are passed with the calls, so the builder needs neither.
+    /// Reads the journal and builds a caller-driven participant, which performs each action on the thread of the
+    /// caller. The trainer and the device's state are passed with the calls, so the builder works without them.
     ///
     /// # Errors
     /// [`BuildError`].

@@ -1,5 +1,5 @@
-//! A caller-driven participant that performs each action on the caller's thread. For SDKs of other languages, whose apps have neither
-//! a runtime for [`Participant`](crate::participant::Participant) nor Rust for [`Machine::tick`].
+//! A caller-driven participant that performs each action on the caller's thread. For SDKs of other languages, whose
+//! apps lack a runtime for [`Participant`](crate::participant::Participant) and Rust for [`Machine::tick`].
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -28,7 +28,7 @@ use crate::participant::task::work::RoundWork;
 use crate::trainer::Trainer;
 use crate::transport::{Traffic, Transport, TransportError};
 
-/// What to do next.
+/// The next step.
 #[derive(Clone, Debug)]
 pub enum Step {
     /// Send a request and wait for its answer: [`Driven::perform`].
@@ -39,15 +39,15 @@ pub enum Step {
     Train,
     /// Read or write the journal: [`Driven::perform`].
     Journal,
-    /// Another thread performs what was said: tick again later, or when it has returned.
+    /// Another thread performs the step: tick again later, or when it has returned.
     Busy,
-    /// Nothing before this moment, on the clock of [`Now::elapsed`].
+    /// Wait until this moment, on the clock of [`Now::elapsed`].
     WaitUntil(Duration),
-    /// Nothing any more.
+    /// The participant has ended.
     Finished(Result<Outcome, ParticipantError>),
 }
 
-/// What a participant works with.
+/// The environment of a participant.
 pub(in crate::participant) struct Around {
     pub(in crate::participant) transport: Arc<dyn Transport>,
     pub(in crate::participant) journal: Arc<dyn Journal>,
@@ -86,13 +86,13 @@ impl Drop for Performing<'_> {
     }
 }
 
-/// What changes, held for microseconds.
+/// Mutable state, locked for microseconds.
 struct Inner {
     machine: Machine,
     /// The last action, until a thread performs it.
     action: Option<Action>,
     running: Option<Running>,
-    /// The result of what was performed, until the next tick.
+    /// The result of the performed step, until the next tick.
     result: Option<Input>,
     /// Number of actions that were performed.
     performed: u64,
@@ -108,7 +108,7 @@ struct Inner {
 /// [`Self::perform`] does it on the caller's thread. Made by [`Builder::build_driven`](crate::participant::Builder::build_driven). Any thread may
 /// call; several may.
 ///
-/// It makes no request ahead of time, and reports no spans.
+/// It makes requests only when they are due, and reports no spans.
 ///
 /// ```no_run
 /// # use std::time::Duration;
@@ -160,9 +160,9 @@ impl Driven {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the next step. `now` is the caller's time, whose [`Now::elapsed`] never jumps. `device` is for the policy of
-    /// [`Builder::device_conditions`](crate::participant::Builder::device_conditions). `examples` is the number of training examples;
-    /// `None` keeps the last one.
+    /// Returns the next step. `now` is the caller's time, whose [`Now::elapsed`] is monotonic. `device` is for the
+    /// policy of [`Builder::device_conditions`](crate::participant::Builder::device_conditions). `examples` is the
+    /// number of training examples; `None` keeps the last one.
     ///
     /// While a thread performs an action, the result is [`Step::Busy`], unless the participant leaves the round: because its time is up,
     /// or the conditions do not hold and the training cannot be resumed later. Then the thread's result is dropped, and its training is
@@ -277,7 +277,7 @@ impl Driven {
             }
             Action::Load(name) => Input::Loaded(journal.load(&name)),
             Action::Persist(records) => {
-                // A checkpoint of a training that was left must not come after what removes it.
+                // A checkpoint of an abandoned training must not follow its removal.
                 if let Some(training) = trained_before.upgrade() {
                     training.settle();
                 }
@@ -293,7 +293,7 @@ impl Driven {
         self.inner().stops = true;
     }
 
-    /// Looks at the machine, such as for what it has spent, sent and refused.
+    /// Queries the machine, such as for its spending, traffic and refusals.
     pub fn look<T>(&self, look: impl FnOnce(&Machine) -> T) -> T {
         look(&self.inner().machine)
     }

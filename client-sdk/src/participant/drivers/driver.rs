@@ -1,7 +1,7 @@
 //! Performs a machine's actions: requests on the transport, records in the journal, training on a separate thread.
 //!
-//! This module has no protocol rules. At most one action is under way at any time. It is kept across polls, so short polls lose no
-//! work.
+//! This module is free of protocol rules. At most one action is under way at any time. It is kept across polls, so
+//! short polls lose no work.
 
 use std::future::Future;
 use std::future::poll_fn;
@@ -44,7 +44,7 @@ const FAREWELL: Duration = Duration::from_secs(5);
 pub enum Progress {
     /// An action is in progress: poll again.
     Working,
-    /// Nothing to do for this long; polling earlier does no harm.
+    /// Idle for this long; polling earlier is harmless.
     Waiting(Duration),
     /// The participant has ended; polling again returns the same.
     Finished(Result<Outcome, ParticipantError>),
@@ -89,7 +89,7 @@ pub(in crate::participant) struct Slot {
     prefetches: Prefetches,
     round_trip: RoundTrip,
     spans: Spans,
-    /// What the transport has counted so far.
+    /// Traffic that the transport has counted so far.
     traffic: Traffic,
     /// The training that was started last, while anybody runs it or may run it again.
     training: Weak<RoundWork>,
@@ -130,15 +130,16 @@ impl Participant {
             }
         };
         let ended = tokio::time::timeout(FAREWELL, farewell).await;
-        // Until then it uses what the app lends the journal, such as a key store, which may be gone once this has returned.
+        // Until then it uses parts of the app that the journal depends on, such as a key store. They may be gone once
+        // this has returned.
         if let Some(write) = self.running.running.take_if(|running| !running.may_drop) {
             let _ = write.answer.await;
         }
         ended.unwrap_or(Ok(Outcome::Stopped))
     }
 
-    /// Waits until no training runs. [`run`](Self::run) may return while the trainer still stops a cancelled training, for example a
-    /// program, which would outlive the process. Needs a tokio runtime.
+    /// Waits until all training has ended. [`run`](Self::run) may return while the trainer still stops a cancelled
+    /// training, for example a program, which would outlive the process. Needs a tokio runtime.
     pub async fn trainer_rests(&self) {
         let trainer = Arc::clone(&self.trainer);
         // One that has panicked rests, too.
@@ -238,15 +239,15 @@ impl Participant {
         self.machine.held_up()
     }
 
-    /// What was sent and received so far, if the transport counts: the SDK's own does. Remembered in the journal; a process that is
-    /// killed forgets at most 256 KiB.
+    /// Bytes sent and received so far, if the transport counts: the SDK's own does. Remembered in the journal; a
+    /// process that is killed forgets at most 256 KiB.
     #[must_use]
     pub fn data_use(&self) -> DataUse {
         self.machine.data_use()
     }
 
-    /// What it refused, and why, the latest last: each reason with how often it was one, the last fifty. Remembered in the journal, so also
-    /// after a restart.
+    /// Refusals and their reasons, the latest last: each of the last fifty reasons with its number of occurrences.
+    /// Remembered in the journal, so also after a restart.
     #[must_use]
     pub fn refusals(&self) -> Vec<Refusal> {
         self.machine.refusals()
@@ -266,9 +267,9 @@ impl Participant {
         }
     }
 
-    /// Looks at the app's conditions now, also in the middle of a training or a request. If they no longer hold, a training that
-    /// can is paused, one that may be able to is given its time ([`Trainer::pause_grace`]), and anything else that may be dropped is given
-    /// up.
+    /// Checks the app's conditions now, also in the middle of a training or a request. If they have ceased to hold, a
+    /// training that supports pauses is paused, and one that may support them gets a grace period
+    /// ([`Trainer::pause_grace`]). Any other action that may be dropped is given up.
     pub fn conditions_changed(&mut self) {
         let Some(running) = self.running.running.as_ref().filter(|running| running.may_drop) else { return };
         if self.machine.may_work(self.conditions.ready(), &(self.device)()) {
@@ -284,8 +285,8 @@ impl Participant {
         }
     }
 
-    /// The result of the action in progress; a tick if there is none or its round's deadline has passed; `None` if
-    /// there is no result by `end`.
+    /// The result of the action in progress. A tick if the participant is idle or its round's deadline has passed.
+    /// `None` if the action is still running at `end`.
     async fn next_input(&mut self, end: Instant) -> Option<Input> {
         loop {
             let Some(running) = &mut self.running.running else { return Some(Input::Tick) };
@@ -391,7 +392,7 @@ impl Participant {
         self.running.prefetches = prefetches;
     }
 
-    /// What a training has around it here.
+    /// The environment of a training here.
     fn surroundings(&self) -> Surroundings {
         let checkpoints = checkpoint_writer(&self.journal, &self.clock, self.checkpoint_every);
         Surroundings { checkpoints: Some(checkpoints), slice: None }
@@ -446,7 +447,7 @@ impl Participant {
             Action::Persist(records) => {
                 let training = Weak::clone(&self.running.training);
                 let save = move || {
-                    // A checkpoint of a training that was left must not come after what removes it.
+                    // A checkpoint of an abandoned training must not follow its removal.
                     if let Some(training) = training.upgrade() {
                         training.settle();
                     }

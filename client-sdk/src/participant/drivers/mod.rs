@@ -1,4 +1,4 @@
-//! What performs a machine's actions: the participant of an app, and one that its caller drives.
+//! Drivers that perform a machine's actions: the participant of an app, and one that its caller drives.
 
 pub(super) mod builder;
 pub(super) mod driven;

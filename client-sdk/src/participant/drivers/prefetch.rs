@@ -42,9 +42,9 @@ impl Prefetch {
 }
 
 impl Machine {
-    /// The actions that follow the current one if it succeeds. A caller may start these requests at once and keep
-    /// their answers until [`Machine::poll`] returns them; this only saves time. A request that is neither listed
-    /// after a poll nor returned by it is no longer needed.
+    /// The actions that follow the current one if it succeeds. A caller may start these requests early and keep their
+    /// answers until [`Machine::poll`] returns them; this only saves time. A request may be dropped once it is missing
+    /// from both the list after a poll and the poll's result.
     #[must_use]
     pub fn prefetch(&self) -> Vec<Action> {
         self.state.prefetch(&self.core)

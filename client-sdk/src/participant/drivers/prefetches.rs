@@ -46,7 +46,7 @@ impl Prefetches {
         }
     }
 
-    /// Polls all of them. Drops a request that failed or had no result yet: the machine repeats it later.
+    /// Polls all of them. Drops a request that failed or whose result is not there yet: the machine repeats it later.
     pub(in crate::participant) fn advance(&mut self, context: &mut Context<'_>) {
         self.0.retain_mut(|(_, state)| {
             let State::Pending(answer) = state else { return true };
@@ -76,7 +76,7 @@ impl RoundTrip {
     /// Number of recent measurements considered.
     const RECENT: usize = 8;
 
-    /// Whether the coordinator answers this request at once, whatever the state of the round.
+    /// Whether the coordinator answers this request immediately in any state of the round.
     pub(super) fn is_measured_by(request: &Request) -> bool {
         match request {
             Request::Enroll(_) | Request::Renew(_) | Request::Answer { .. } | Request::Abandon(_) => true,

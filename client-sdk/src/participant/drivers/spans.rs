@@ -1,6 +1,6 @@
-//! What an app may trace of a round: how long each thing took that the driver did, where the coordinator follows the update.
+//! Trace spans of a round: the duration of each action of the driver, where the coordinator traces the update.
 //!
-//! A span has a name of this file and two times. It never holds a value, a metric, an example or a key.
+//! A span has a name of this file and two times. It is free of values, metrics, examples and keys.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,7 +15,7 @@ use crate::transport::{Request, Response};
 
 const TRAIN: &str = "train";
 
-/// The round that is followed, and what is under way.
+/// The traced round, and the span in progress.
 #[derive(Default)]
 pub(super) struct Spans {
     followed: Option<Followed>,
@@ -57,7 +57,7 @@ impl Spans {
         None
     }
 
-    /// What a training calls when it is over, and its update is encoded.
+    /// The callback for the moment when a training is over, and its update is encoded.
     pub(super) fn encoding_begins(&self, clock: &Arc<dyn Clock>) -> impl FnMut() + Send + use<> {
         let (moment, clock) = (Arc::clone(&self.encoded_from), Arc::clone(clock));
         *moment.lock().unwrap_or_else(PoisonError::into_inner) = None;
@@ -81,7 +81,7 @@ impl Spans {
     }
 }
 
-/// What an action is called, if it belongs to this attempt.
+/// The span name of an action, if it belongs to this attempt.
 fn name(action: &Action, place: Attempt) -> Option<&'static str> {
     match action {
         Action::Send(request) if request.place() != Some(place) => None,
@@ -106,7 +106,7 @@ fn name(action: &Action, place: Attempt) -> Option<&'static str> {
     }
 }
 
-/// An id that no other span of the trace has: nothing else begins by this name at that moment.
+/// A span id that is unique in the trace: only one span begins by this name at that moment.
 fn id(context: TraceContext, name: &str, began: Now) -> [u8; 8] {
     let moment = began.elapsed.as_nanos().to_be_bytes();
     let made = digest(&SHA256, &[&context.trace[..], &context.span, name.as_bytes(), &moment].concat());

@@ -1,4 +1,4 @@
-//! A participant that its caller drives: one step at a time, with neither threads nor a runtime of the SDK's.
+//! A participant that its caller drives: one step at a time, without threads or a runtime of the SDK's.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::participant::machine::Machine;
 use crate::participant::states::action::{Action, Input};
 use crate::transport::Traffic;
 
-/// What is so at a tick.
+/// Input of a tick.
 #[derive(Clone, Debug)]
 pub struct Circumstances {
     pub now: Now,
@@ -18,18 +18,18 @@ pub struct Circumstances {
     pub readiness: Readiness,
     /// For the policy of [`Builder::device_conditions`](crate::participant::Builder::device_conditions).
     pub device: DeviceState,
-    /// What tasks may ask the device about.
+    /// Attributes that tasks' criteria may refer to.
     pub attributes: Attributes,
     /// Number of training examples; `None` as before.
     pub examples: Option<u64>,
     /// Shortest round trip of the connection that was measured; `None` as before. Deadlines are that much earlier.
     pub round_trip: Option<Duration>,
-    /// What was sent and received since the last tick.
+    /// Bytes sent and received since the last tick.
     pub traffic: Traffic,
 }
 
 impl Circumstances {
-    /// Nothing but the time, and work is allowed.
+    /// Only the time is given, and work is allowed.
     #[must_use]
     pub fn at(now: Now) -> Self {
         Self {
@@ -45,9 +45,10 @@ impl Circumstances {
 }
 
 impl Machine {
-    /// Takes the result of the last action, and returns the next: send, fetch, train, evaluate, load or persist, wait until a
-    /// moment, or nothing any more. It computes for microseconds, beside hashing and writing out what it hands out; it neither waits nor starts
-    /// a thread. The caller does what it says, in its own time and thread, and hands the result in with the next tick:
+    /// Takes the result of the last action, and returns the next one: send, fetch, train, evaluate, load, persist, wait
+    /// until a moment, or finished. It computes for microseconds, plus the time to hash and encode outgoing data. It
+    /// returns without waiting or starting a thread. The caller performs the action, in its own time and thread, and
+    /// passes the result to the next tick:
     ///
     /// | [`Action`] | what to do | [`Input`] |
     /// |---|---|---|
@@ -59,9 +60,10 @@ impl Machine {
     /// | `WaitUntil` | nothing before that moment | `Tick` |
     /// | `Finished` | nothing any more | |
     ///
-    /// A tick with [`Input::Tick`] before the result is there repeats the action, unless its round is left: look at
-    /// [`Self::deadline`]. [`Self::presented`] is the certificate to show in the handshake. Dropped at any moment, the machine is
-    /// made again from the journal, and says the same. [`Participant`](crate::participant::Participant) is the driver of this kind that the SDK has.
+    /// A tick with [`Input::Tick`] before the result is there repeats the action, unless its round is left: see
+    /// [`Self::deadline`]. [`Self::presented`] is the certificate to show in the handshake. A machine that was dropped
+    /// at any moment is rebuilt from the journal, and repeats the same action.
+    /// [`Participant`](crate::participant::Participant) is the SDK's driver of this kind.
     ///
     /// A whole round, with a coordinator of a few lines in place of the network:
     ///

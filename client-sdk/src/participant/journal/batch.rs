@@ -48,7 +48,7 @@ impl BatchState {
         self.drawing().is_some_and(|drawing| *drawing.draw() == *draw.as_bytes())
     }
 
-    /// Takes the offer for this draw out of the state; `None`, without a change, if there is none.
+    /// Takes the offer for this draw out of the state; `None`, without a change, if the participant made none.
     pub(in crate::participant) fn take_offer(&mut self, draw: Uuid) -> Option<Offered> {
         if !self.is_in(draw) {
             return None;

@@ -1,4 +1,4 @@
-//! What a participant keeps across restarts: the records of its journal, and the state in them.
+//! State that a participant keeps across restarts: the records of its journal, and the state in them.
 
 pub(super) mod ahead;
 pub(super) mod batch;

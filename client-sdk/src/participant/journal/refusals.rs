@@ -1,4 +1,4 @@
-//! What the participant has refused, and why, as the journal remembers it.
+//! The participant's refusals and their reasons, in the journal.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -12,13 +12,14 @@ const MOST: usize = 50;
 /// Maximum length of a reason in bytes: it may quote the coordinator.
 const REASON_MAX: usize = 1000;
 
-/// What a participant did not take part in, or did not continue, for one reason.
+/// Refusals of attempts, or departures from them, for one reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Refusal {
     /// The attempt that was refused last.
     pub place: Attempt,
-    /// The code sent to the coordinator; `None` if nothing had been promised, so that no message was sent.
+    /// The code sent to the coordinator; `None` if the participant had promised nothing, so that a message was
+    /// unnecessary.
     pub code: Option<RefusalCode>,
     /// The reason in words, which stay on the device; at most 1000 bytes.
     pub reason: String,
@@ -73,7 +74,7 @@ impl Refusals {
     }
 }
 
-/// The reason that this event gives for what becomes of an attempt.
+/// The reason that this event gives for the end of an attempt.
 fn reason_at(of: Attempt, event: &Event) -> Option<&str> {
     if let Event::Refused { place, reason: words } | Event::TrainingFailed { place, error: words } = event {
         return (*place == of).then_some(words.as_str());
@@ -117,7 +118,7 @@ mod tests {
         refusals.note(&[failed.clone(), abandoned(here, Some(RefusalCode::Assignment))], Timestamp(2));
         refusals.note(&[abandoned(here, Some(RefusalCode::Model))], Timestamp(3));
         refusals.note(&[refused(here, "given before")], Timestamp(4));
-        // A failure is no refusal, and the reason for another attempt is none for this one.
+        // A failure is not a refusal, and the reason for another attempt does not apply to this one.
         refusals.note(&[failed, abandoned(here, None)], Timestamp(5));
         refusals.note(&[refused(place(1, 3), "other"), abandoned(here, Some(RefusalCode::Keys))], Timestamp(6));
         assert_eq!(

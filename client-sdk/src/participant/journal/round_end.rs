@@ -19,7 +19,7 @@ pub(in crate::participant) enum RoundEnd {
 pub(in crate::participant) struct AbandonCause {
     #[serde(rename = "given_up")]
     pub(in crate::participant) reason: AbandonReason,
-    /// What was refused, if `reason` is [`AbandonReason::Refused`].
+    /// The code of the refusal, if `reason` is [`AbandonReason::Refused`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::participant) refusal: Option<RefusalCode>,
 }

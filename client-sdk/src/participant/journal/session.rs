@@ -2,7 +2,7 @@
 //!
 //! Memory and journal hold the same. Each step reads the state from the snapshot, consumes it, and yields the next
 //! snapshot with the message to send; the message is sent once the snapshot is persisted. So a restarted participant
-//! repeats the same bytes, and no state that could give a second answer exists.
+//! repeats the same bytes, and a second answer is impossible.
 
 use bytes::Bytes;
 use secure_agg::batch::draw::MAX_UNFINISHED_DRAWS;
@@ -101,7 +101,7 @@ impl From<DecodeError> for SessionError {
     }
 }
 
-/// State of a session. Neither printable nor copyable: the snapshot holds its keys.
+/// State of a session. It cannot be printed or copied: the snapshot holds its keys.
 pub(in crate::participant) struct Session {
     pub(in crate::participant) place: Attempt,
     /// The terms that the keys were made for.

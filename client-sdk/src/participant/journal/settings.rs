@@ -29,7 +29,7 @@ pub struct Settings {
     /// How long a check-in may wait for work.
     pub wait: Duration,
     pub retry: RetryPolicy,
-    /// Authorities that may certify it and the other members. Empty by default: then no certificate is accepted.
+    /// Authorities that may certify it and the other members. Empty by default: then every certificate is rejected.
     pub members: Issuers,
     /// The keys one of which must have signed where models come from; if empty, the first that did.
     pub coordinator_keys: Vec<AuditKey>,
@@ -45,7 +45,7 @@ pub struct Settings {
     pub max_model_bytes: u64,
     /// Whether the journal keeps published models for the app.
     pub keep_models: bool,
-    /// What must hold of the device; nothing by default.
+    /// Required state of the device; any state by default.
     pub device: Option<DeviceConditions>,
     /// A deliberate fault, for audits.
     #[cfg(feature = "deliberate-faults")]
@@ -89,7 +89,7 @@ pub struct Saved {
     pub privacy: Option<Zeroizing<Vec<u8>>>,
     /// The record [`snapshot::UPDATE`].
     pub update: Option<Zeroizing<Vec<u8>>>,
-    /// The record [`snapshot::BATCH`]; `None` if the journal has none.
+    /// The record [`snapshot::BATCH`]; `None` if the journal lacks it.
     pub batch: Option<Zeroizing<Vec<u8>>>,
     /// The record [`snapshot::PROVENANCE`].
     pub provenance: Option<Zeroizing<Vec<u8>>>,

@@ -1,12 +1,12 @@
 //! The records a participant keeps in its journal, and how to read every version of them ever written.
 //!
 //! A record is `"tributary record"`, the version (u16), the length of a JSON header (u32), the header, the binary parts
-//! whose lengths the header gives, and SHA-256 of all that; numbers are little-endian. Fields are added to headers, never
-//! renamed or removed; `tests/snapshots` holds a record of every version.
+//! whose lengths the header gives, and SHA-256 of all that; numbers are little-endian. Fields are only added to
+//! headers; `tests/snapshots` holds a record of every version.
 //!
 //! In version 8 an update on its way comes last, behind the digest, and its length (u64) and SHA-256 lie between the
-//! version and the length of the header: an update is hashed once, to be sent, and is neither copied nor hashed again
-//! to be written. In version 9 it is one that is sent in parts, and the digest is the root of these.
+//! version and the length of the header. An update is hashed once, to be sent, and is written without a copy or another
+//! hash. In version 9 it is sent in parts, and the digest is the root of these.
 //!
 //! A record carries the lowest version that can be understood: an older SDK reports the version instead of taking the
 //! record for damaged. Version 1 has identities, updates without masks and rounds that are done; version 2 has
@@ -71,10 +71,10 @@ pub const BATCH: &str = "batch";
 /// Name of the record of the list of published models.
 pub const MODELS: &str = "models";
 
-/// Name of the record of what was sent and received.
+/// Name of the record of traffic.
 pub const TRAFFIC: &str = "traffic";
 
-/// Name of the record of what was refused.
+/// Name of the record of refusals.
 pub const REFUSALS: &str = "refusals";
 
 /// Name of the record of a training in progress.

@@ -1,4 +1,4 @@
-//! What the participant has sent and received, today and ever, as the journal remembers it.
+//! The participant's traffic, today and in total, in the journal.
 
 use serde::{Deserialize, Serialize};
 use wire::Timestamp;

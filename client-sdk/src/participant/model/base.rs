@@ -1,4 +1,4 @@
-//! What a round starts from: a model, or the state of an analysis.
+//! The start of a round: a model, or the state of an analysis.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub(in crate::participant) enum RoundBase {
     Model(Arc<Parameters>),
     /// The state of an analysis.
     State(Arc<AnalyticsState>),
-    /// No base is needed: the update was trained ahead of the round and is in the journal.
+    /// The base is unnecessary: the update was trained ahead of the round and is in the journal.
     Held,
     /// The update trained ahead, read from the journal.
     Update(Arc<Update>),

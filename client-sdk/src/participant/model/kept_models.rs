@@ -70,7 +70,7 @@ impl KeptModels {
         !kept.metrics.is_empty() || !kept.personal_metrics.is_empty()
     }
 
-    /// The same of the last version of a task. The device's own model stays as it is, with what was measured of it.
+    /// The same for the last version of a task. The device's own model stays as it is, with its metrics.
     pub(in crate::participant) fn measured_last(
         &mut self,
         task: TaskId,

@@ -10,7 +10,7 @@ use crate::checkpoints::Checkpoints;
 use crate::participant::api::plan_error::WorkError;
 use crate::trainer::{Cancel, Purpose, Trainer, TrainingJob};
 
-/// The last version of a task that is over. What is measured of it stays on the device.
+/// The last version of a task that is over. Its metrics stay on the device.
 pub struct LastVersion {
     model: Arc<Parameters>,
     job: TrainingJob,
@@ -24,7 +24,7 @@ impl LastVersion {
         if tensors.published != tensors.whole {
             return None;
         }
-        // What the task began with has no round.
+        // Version 0 was made before the first round, and counts as round 1.
         let round = last.version.version.max(1);
         let job = TrainingJob {
             task: last.task_name.clone(),
@@ -51,7 +51,7 @@ impl LastVersion {
         Ok(trainer.evaluate_last(&self.model, &self.job)?)
     }
 
-    /// The result is no longer needed.
+    /// Cancels the evaluation.
     pub(in crate::participant) fn cancel(&self) {
         self.job.cancel.cancel();
     }

@@ -11,8 +11,8 @@ use wire::Digest;
 
 use recipe::digest::sha256;
 
-/// A model version's file, with what is computed of it once: for many participants in one process that start from the same
-/// version.
+/// A model version's file, with results that are computed once: for many participants in one process that start from
+/// the same version.
 pub struct ModelFile {
     content: Content,
     /// Of the file, in bytes.
@@ -23,7 +23,7 @@ pub struct ModelFile {
 enum Content {
     /// The file, and the parameters as first read.
     Whole(Bytes, OnceLock<Arc<Parameters>>),
-    /// What was read of a file on disk.
+    /// The parameters read from a file on disk.
     Read(Result<Arc<Parameters>, CheckpointError>),
 }
 
@@ -39,7 +39,7 @@ impl ModelFile {
     pub(in crate::participant) fn read(file: File, layout: &Arc<Layout>) -> io::Result<Self> {
         let mut file = Hashed { file, context: Context::new(&SHA256), length: 0 };
         let read = checkpoint::read_published_from(&mut file, layout)?;
-        // What follows where reading ended belongs to the digest, too.
+        // Bytes after the end of reading belong to the digest, too.
         io::copy(&mut file, &mut io::sink())?;
         let Hashed { context, length, .. } = file;
         let mut sha256 = Digest([0; 32]);

@@ -1,5 +1,5 @@
-//! The received model, and what the round's rule needs from training: the loss or number of steps that weights an
-//! update, and the control variates that correct its gradients.
+//! The received model, and the inputs that the round's rule needs from training: the loss or number of steps that
+//! weights an update, and the control variates that correct its gradients.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::trainer::{Trained, Trainer, TrainingJob};
 /// The published file of a version, read.
 pub(in crate::participant) struct Received<'m> {
     pub(in crate::participant) model: Cow<'m, Parameters>,
-    /// The server's control variate; empty where there is none.
+    /// The server's control variate; empty if the task has none.
     control: Vec<f32>,
 }
 

@@ -38,12 +38,12 @@ pub enum Action {
     Load(String),
     /// Save records in the journal, in this order.
     Persist(Arc<[Record]>),
-    /// Nothing to do until this moment, on [`Now::elapsed`](crate::clock::Now::elapsed)'s clock.
+    /// Wait until this moment, on [`Now::elapsed`](crate::clock::Now::elapsed)'s clock.
     WaitUntil(Duration),
     Finished(Result<Outcome, ParticipantError>),
 }
 
-/// What has happened since the last poll.
+/// Result of the last action, or the passage of time.
 pub enum Input {
     /// Only time has passed.
     Tick,
@@ -60,7 +60,7 @@ pub enum Input {
     Given(Arc<ModelFile>),
     /// The answer to [`Action::Train`].
     Trained(Result<Contribution, WorkError>),
-    /// The answer to [`Action::Evaluate`]: what was measured, by name.
+    /// The answer to [`Action::Evaluate`]: metrics by name.
     Evaluated(Result<Vec<(String, MetricValue)>, WorkError>),
     /// The answer to [`Action::Load`].
     Loaded(Result<Option<Zeroizing<Vec<u8>>>, JournalError>),

@@ -13,7 +13,7 @@ pub(in crate::participant) struct Attempts {
 }
 
 impl Attempts {
-    /// No request before `ready_at`.
+    /// Attempts whose first request waits until `ready_at`.
     pub(in crate::participant) fn not_before(ready_at: Duration) -> Self {
         Self { failures: 0, ready_at }
     }

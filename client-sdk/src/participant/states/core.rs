@@ -1,4 +1,4 @@
-//! What all states share: identity, settings and the contents of the journal; and the transitions out of a round.
+//! State shared by all states: identity, settings and the contents of the journal; and the transitions out of a round.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,7 +54,7 @@ pub(in crate::participant) struct Core {
     pub(in crate::participant) look_again: bool,
     pub(in crate::participant) fresh_key: FreshKey,
     pub(in crate::participant) identity: Option<Arc<Identity>>,
-    /// The identity under an authority that the app no longer names, until it has enrolled again.
+    /// The identity under an authority that the app has dropped, until it has enrolled again.
     pub(in crate::participant) replaced: Option<Arc<Identity>>,
     pub(in crate::participant) token: Option<Zeroizing<String>>,
     /// SHA-256 of the token used to enrol this identity.
@@ -70,7 +70,7 @@ pub(in crate::participant) struct Core {
     pub(in crate::participant) traffic: TrafficLedger,
     pub(in crate::participant) refusals: Refusals,
     pub(in crate::participant) stopping: bool,
-    /// How the last round ended; its attempt is never entered again.
+    /// The end of the last round; the participant does not enter its attempt again.
     pub(in crate::participant) round_end: Option<(Attempt, RoundEnd)>,
     /// Keys for a round whose cohort is not drawn, or a session whose assignment the coordinator must repeat after a
     /// restart.
@@ -82,7 +82,7 @@ pub(in crate::participant) struct Core {
     pub(in crate::participant) account: Account,
     /// This participant's fixed batch, and its state in the current draw.
     pub(in crate::participant) batch: BatchState,
-    /// What the coordinator has shown of where models come from.
+    /// The coordinator's records of the models' provenance so far.
     pub(in crate::participant) shown: Shown,
     /// A training that an earlier process began.
     pub(in crate::participant) unfinished: Option<TrainingRecord>,
@@ -116,16 +116,16 @@ pub(in crate::participant) struct Core {
     pub(in crate::participant) round_trip: Duration,
     /// Longest wait between two check-ins while the coordinator is away, from its last `come_back`.
     pub(in crate::participant) retry_most: Duration,
-    /// Whether an answer to a check-in has said, since the start, what is waited for.
+    /// Whether an answer to a check-in has stated, since the start, the reason for the wait.
     pub(in crate::participant) is_told: bool,
     /// For pauses, shuffling and rounding.
     pub(in crate::participant) rng: ChaCha20Rng,
-    /// For keys, shares, masks and the noise of private updates, and nothing else.
+    /// Only for keys, shares, masks and the noise of private updates.
     pub(in crate::participant) secrets: Secrets,
     pub(in crate::participant) events: Vec<Event>,
 }
 
-/// What a participant enrols or renews with, in PEM: one of the first two fields.
+/// A participant's credential to enrol or renew with, in PEM: one of the first two fields.
 pub(super) struct Credential {
     pub(in crate::participant) csr_pem: Option<String>,
     pub(in crate::participant) certificate_pem: Option<String>,
@@ -438,7 +438,7 @@ impl Attempts {
         self.at_most(core.retry_most, core, now, "check in", error, retry_after)
     }
 
-    /// Counts an answer that is of no use and will not change soon.
+    /// Counts a useless answer that will not change soon.
     pub(super) fn in_vain(self, core: &mut Core, now: Now, what: &'static str, error: &dyn std::fmt::Display) -> Self {
         self.at_most(core.settings.retry.most_in_vain, core, now, what, error, None)
     }

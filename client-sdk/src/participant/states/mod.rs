@@ -1,4 +1,4 @@
-//! The machine's states, its actions and inputs, and what all states share.
+//! The machine's states, its actions and inputs, and the shared state.
 
 pub(super) mod action;
 mod attempts;

@@ -128,7 +128,7 @@ pub(in crate::participant) enum LoadStep {
     Residual(Option<PersonalTensors>),
     /// Has the residual, if any, and loads the update trained ahead.
     Update(Option<Residual>),
-    /// Has neither and loads the control variate.
+    /// Has neither of them and loads the control variate.
     Control,
 }
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 
-/// The pause request of the present run. Its lock is never held during a journal write, so a request does not wait for the disk.
+/// The pause request of the present run. Its lock is free during a journal write, so a request does not wait for the
+/// disk.
 #[derive(Default)]
 pub(in crate::participant) struct Pause(Mutex<Wish>);
 
@@ -18,9 +19,10 @@ struct Wish {
     ran_out: bool,
 }
 
-/// A request to pause, and what the training has done since.
+/// A request to pause, and the training's reaction since.
 struct Told {
-    /// The time of the request, by the clock of the grace period; `None` if the request was withdrawn, so that no time limit applies.
+    /// The time of the request, by the clock of the grace period; `None` if the request was withdrawn, which lifts the
+    /// time limit.
     at: Option<Duration>,
     /// The training has seen the request, and may act on it.
     is_known: bool,
@@ -56,7 +58,7 @@ impl Pause {
         *self.wish() = Wish { grace, told: None, ran_out: false };
     }
 
-    /// Ends the run, which has no time left.
+    /// Ends the run and its time.
     pub(in crate::participant) fn end(&self) {
         self.wish().grace = None;
     }

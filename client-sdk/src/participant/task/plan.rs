@@ -31,7 +31,7 @@ pub(in crate::participant) struct Plan {
     pub(in crate::participant) wanted: Option<(HeldUpdateId, f64)>,
 }
 
-/// Why no control variate is recalled.
+/// The reason why a control variate is not recalled.
 pub(in crate::participant) enum NoControl {
     /// The coordinator counts an update that the record does not have.
     Unsettled(String),
@@ -117,7 +117,7 @@ impl Plan {
         Ok(RoundBase::Model(file.parameters(&self.recipe.tensors.published)?))
     }
 
-    /// What a checkpoint of this round's training is of.
+    /// Identifies the training that a checkpoint belongs to.
     pub(in crate::participant) fn training_id(&self) -> TrainingId {
         let trained = AssignmentTerms::from(&*self.assignment).training();
         TrainingId { place: self.place, base: self.assignment.base.sha256, trained }
@@ -177,7 +177,7 @@ impl Plan {
     }
 }
 
-/// Checks that the file of a published model is no larger than its tensors can make it.
+/// Checks that the file of a published model has at most the size that its tensors can need.
 pub(in crate::participant) fn check_file(tensors: &Tensors, claimed: u64) -> Result<(), PlanError> {
     let most = 8 + checkpoint::MAX_HEADER_BYTES + 4 * tensors.published.len() as u64;
     if claimed > most { Err(PlanError::ModelBytes { claimed, most }) } else { Ok(()) }

@@ -1,7 +1,7 @@
 //! Training progress of a round, so that training resumes after a pause or crash.
 //!
-//! The trainer's calls are numbered. A later run answers completed calls from the log, and passes the saved state to the incomplete
-//! one. So a method that trains several models in a round repeats none of them.
+//! The trainer's calls are numbered. A later run answers completed calls from the log, and passes the saved state to
+//! the incomplete one. So a method that trains several models in a round trains each of them once.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +22,7 @@ use crate::trainer::{Cancel, Constraints, Trained, Trainer, TrainerError, Traini
 /// Checkpoints may be this many times as large as a model.
 const MODELS: u64 = 4;
 
-/// The environment of a training run. Default: no checkpoints and no pauses.
+/// The environment of a training run. Default: without checkpoints and pauses.
 #[derive(Clone, Default)]
 pub struct Surroundings {
     /// Writes a record to the journal, and when to; from the thread that trains.
@@ -65,11 +65,11 @@ pub(super) struct TrainingLog {
     pauses: AtomicBool,
     /// Something was saved of the call under way.
     has_state: AtomicBool,
-    /// The run pauses between two trainings, when nothing is under way.
+    /// The run pauses between two trainings, while the trainer is idle.
     is_between: AtomicBool,
     /// The journal may hold a checkpoint.
     is_written: AtomicBool,
-    /// The last run has ended, and no other has begun.
+    /// The last run has ended, and another has not begun.
     has_ended: AtomicBool,
     inner: Mutex<Inner>,
 }
@@ -84,7 +84,7 @@ struct Inner {
     calls: Vec<Call>,
     /// Bytes of the results that are not kept, since all together would take more than checkpoints may; 0 if all are.
     left_out: u64,
-    /// What the call after these has saved.
+    /// The saved state of the call after these.
     state: Option<Zeroizing<Vec<u8>>>,
     /// The journal does not have this state, or the result of the last training, although the run has a writer.
     is_unwritten: bool,
@@ -93,7 +93,7 @@ struct Inner {
 }
 
 impl Inner {
-    /// What the results of trainings take in a record, with those that are left out.
+    /// Bytes of the trainings' results in a record, with those that are left out.
     fn bytes_of_results(&self) -> u64 {
         self.calls.iter().map(bytes_of_result).fold(self.left_out, u64::saturating_add)
     }
@@ -184,7 +184,8 @@ impl TrainingLog {
         self.pause.take_back();
     }
 
-    /// Whether the training could go on later if the run stopped now, or the run still has time to save what that needs.
+    /// Whether the training could resume later if the run stopped now, or the run still has time to save the state for
+    /// that.
     pub(in crate::participant) fn can_go_on(&self) -> bool {
         self.pauses.load(Ordering::Relaxed) || self.has_state() || self.pause.has_time()
     }
@@ -214,7 +215,7 @@ impl TrainingLog {
         self.is_written.load(Ordering::Relaxed)
     }
 
-    /// Waits for a checkpoint that is being written; after [`Cancel::cancel`] no other follows.
+    /// Waits for a checkpoint that is being written; after [`Cancel::cancel`] it is the last one.
     pub(in crate::participant) fn settle(&self) {
         drop(self.inner());
     }
@@ -223,8 +224,8 @@ impl TrainingLog {
         self.inner().calls.get(number).cloned()
     }
 
-    /// Notes the result of the next call. A task may request any number of trainings. From the first result too large for the
-    /// checkpoints on, results are not kept, and the run can no longer be resumed.
+    /// Stores the result of the next call. A task may request any number of trainings. From the first result too large
+    /// for the checkpoints on, results are dropped, and the run cannot be resumed.
     fn note(&self, number: usize, call: Call) {
         let mut inner = self.inner();
         let is_full = inner.left_out > 0;
@@ -243,8 +244,8 @@ impl TrainingLog {
         self.pause.anew();
     }
 
-    /// Whether the run must pause before its next training: a pause was requested, a training has returned, and all results are kept,
-    /// so a pause loses nothing.
+    /// Whether the run must pause before its next training: a pause was requested, a training has returned, and all
+    /// results are kept, so a pause preserves them.
     fn pauses_between(&self) -> bool {
         let loses_nothing = {
             let inner = self.inner();
@@ -286,7 +287,7 @@ impl TrainingLog {
         Ok(())
     }
 
-    /// The record of what was saved or returned last, if the journal does not have it and no run is under way. Returned once.
+    /// The record of the last saved or returned result, if the journal lacks it and the run has ended. Returned once.
     pub(in crate::participant) fn unwritten(&self) -> Result<Option<Record>, JournalError> {
         // A run under way writes by itself, and its lock may wait for the disk.
         if !self.has_ended() {

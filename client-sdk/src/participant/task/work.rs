@@ -1,8 +1,8 @@
 //! One round's computation on this device, from the model to the masked input.
 //!
-//! [`RoundWork`] is handed out by the machine. It holds everything the computation needs and touches neither network
-//! nor disk. Running it twice gives the same bytes; under secure aggregation or with a privacy mechanism the second
-//! run fails: masks or noise used for two inputs would reveal their difference.
+//! [`RoundWork`] is handed out by the machine. It holds everything the computation needs and works without network and
+//! disk. Running it twice gives the same bytes; under secure aggregation or with a privacy mechanism the second run
+//! fails: masks or noise used for two inputs would reveal their difference.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -78,7 +78,7 @@ impl NoiseSeed {
 
 /// Randomness of one round's computation.
 pub(in crate::participant) struct Draws {
-    /// Seeds of shuffling, and of rounding that no privacy depends on.
+    /// Seeds of shuffling, and of rounding that privacy does not depend on.
     pub(in crate::participant) seeds: RoundSeeds,
     /// Seed of the rounding and noise of a private update.
     pub(in crate::participant) noise: NoiseSeed,
@@ -92,7 +92,7 @@ pub(in crate::participant) struct SavedState {
     pub(in crate::participant) control: Option<Control>,
 }
 
-/// What an earlier process has trained in the same attempt, and the bound on what this one saves.
+/// Results of an earlier process in the same attempt, and the bound on those that this one saves.
 pub(in crate::participant) struct Earlier {
     pub(in crate::participant) unfinished: Option<TrainingRecord>,
     pub(in crate::participant) max_model_bytes: u64,
@@ -101,7 +101,7 @@ pub(in crate::participant) struct Earlier {
 /// Evaluates, trains, encodes and masks; or computes an analysis, encodes and masks.
 pub struct RoundWork {
     plan: Arc<Plan>,
-    /// `None` once the masks were taken: no run has a use for it any more, and a model is large.
+    /// `None` once the masks were taken: later runs do not use it, and a model is large.
     received: Mutex<Option<RoundBase>>,
     personal: Option<PersonalTensors>,
     residual: Option<Residual>,
@@ -256,7 +256,7 @@ impl RoundWork {
                 let kept = self.personal.as_ref();
                 let mut round = LocalRound { trainer, job: &self.job, received: &received.model, kept };
                 let LocalResult { mut update, personal, evaluated, own } = personalizer.run(&mut round)?;
-                // What was said before the device's own model was made is of another one.
+                // Metrics from before the device's own model was made belong to another one.
                 update.metrics.retain(|(name, _)| own.metrics.iter().all(|(said, _)| said != name));
                 update.metrics.extend(own.metrics);
                 (update, evaluated, (personal, Some(own.model)))
@@ -285,7 +285,7 @@ impl RoundWork {
         Ok(Contribution { output, personal, own, evaluated, trained, examples, clipping })
     }
 
-    /// What clipping will take from an update.
+    /// The effect of clipping on an update.
     fn clipping(&self, update: &Update) -> Option<Clipping> {
         let Recipe { codec, .. } = &self.plan.recipe;
         let encoding = &self.plan.assignment.encoding;
@@ -319,7 +319,8 @@ impl RoundWork {
         self.protected(|protection| pipeline::masked_update(update, encoder, protection))
     }
 
-    /// Passes the round's masks to `send`, if the task has secure aggregation. Only once, so that what was received goes before.
+    /// Passes the round's masks to `send`, if the task has secure aggregation. Only once, so the received model is
+    /// dropped first.
     fn protected(
         &self,
         send: impl FnOnce(Protection<'_>) -> Result<MaskedInput, PipelineError>,
@@ -337,7 +338,7 @@ impl RoundWork {
         Ok(send(protection)?)
     }
 
-    /// The result is no longer needed.
+    /// Cancels the computation.
     pub fn cancel(&self) {
         self.job.cancel.cancel();
     }
@@ -352,7 +353,7 @@ impl RoundWork {
         self.log.go_on();
     }
 
-    /// Whether the training could go on later if it were paused now, or still has time to save what that needs
+    /// Whether the training could resume later if it were paused now, or still has time to save the state for that
     /// ([`Trainer::pause_grace`]).
     #[must_use]
     pub fn can_go_on(&self) -> bool {
@@ -365,7 +366,7 @@ impl RoundWork {
         self.log.may_pause()
     }
 
-    /// Whether a run of the training has ended, so that leaving it gains nothing.
+    /// Whether a run of the training has ended, so that leaving it is useless.
     pub(in crate::participant) fn has_ended(&self) -> bool {
         self.log.has_ended()
     }
@@ -380,7 +381,7 @@ impl RoundWork {
         self.log.has_state()
     }
 
-    /// The record of its newest checkpoint, if the journal does not have it and no run is under way. Returned once.
+    /// The record of its newest checkpoint, if the journal lacks it and the run has ended. Returned once.
     pub(in crate::participant) fn unwritten(&self) -> Result<Option<Record>, JournalError> {
         self.log.unwritten()
     }
@@ -395,8 +396,8 @@ impl RoundWork {
         self.log.is_written()
     }
 
-    /// The metrics named by the task, in its order; "not measured" for names unknown to the trainer. No metrics leave the device if
-    /// the update is private.
+    /// The metrics named by the task, in its order; "not measured" for names unknown to the trainer. All metrics stay
+    /// on the device if the update is private.
     fn in_order(&self, evaluated: &[(String, MetricValue)], trained: &[(String, MetricValue)]) -> Vec<MetricValue> {
         if self.plan.private().is_some() {
             return Vec::new();
@@ -408,7 +409,7 @@ impl RoundWork {
 }
 
 /// A participant's contribution to the distribution of a metric: 1 if its value is below the bound in `name`, else 0.
-/// The mean over participants is a point of the distribution; the sum reveals no single value.
+/// The mean over participants is a point of the distribution; the sum hides single values.
 fn is_below(name: &str, find: impl Fn(&str) -> Option<MetricValue>) -> Option<MetricValue> {
     let (metric, bound) = below(name)?;
     let value = find(metric)?.measured()?;

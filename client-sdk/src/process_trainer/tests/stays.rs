@@ -4,7 +4,7 @@ use std::process::{Child, Command};
 
 use super::*;
 
-/// Takes each job once; what follows works in its folder.
+/// Takes each job once; the following commands work in its folder.
 const EACH: &str = r#"while sleep 0.02; do
     job="$TRIBUTARY_JOBS/$(cat "$TRIBUTARY_JOBS/current" 2>/dev/null)"
     [ -e "$job/job.json" ] && [ ! -e "$job/result.json" ] || continue
@@ -124,7 +124,7 @@ fn one_that_something_else_starts_is_left_alone() {
         assert_eq!(trainer.evaluate(&w(), &site.job).unwrap().len(), 2);
     }
     assert!(program.0.try_wait().unwrap().is_none(), "it runs on");
-    // What it had trained when the participant was killed is read by the next one.
+    // The next participant reads the training from before the kill.
     let mut trainer = site.trainer(Program::attached());
     let folder = trainer.folder_to_train(&w(), &site.job).unwrap();
     folder.offer(&trainer.folder).unwrap();

@@ -67,7 +67,7 @@ pub(in crate::runner) fn no_model() -> Parameters {
     Parameters::zeros(Arc::new(Layout::none()))
 }
 
-/// The round no longer waits for the job: it was cancelled or its time is up.
+/// The round has stopped waiting for the job: it was cancelled or its time is up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the round no longer waits for this job; ask for the next one")]
 pub struct Overdue;
@@ -81,7 +81,7 @@ impl TakenBack {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Answers are no longer accepted.
+    /// Rejects answers from now on.
     pub(in crate::runner) fn take(&self) {
         *self.is_taken() = true;
     }
@@ -95,7 +95,7 @@ impl Answer {
         (Self { purpose, cancel, taken_back: taken_back.clone(), to }, answered, taken_back)
     }
 
-    /// Whether the result is no longer wanted. A paused job is issued again later.
+    /// Whether the job was cancelled or withdrawn. A paused job is issued again later.
     #[must_use]
     pub fn is_overdue(&self) -> bool {
         self.cancel.is_cancelled() || *self.taken_back.is_taken()
@@ -106,7 +106,7 @@ impl Answer {
     /// an analysis this is the wrong answer, which abandons the round.
     ///
     /// # Errors
-    /// [`Overdue`] if the round no longer waits for this job.
+    /// [`Overdue`] if the round has stopped waiting for this job.
     pub fn finish(self, mut trained: Trained) -> Result<(), Overdue> {
         if self.purpose == Purpose::Own {
             trained.metrics.retain(|(name, _)| !is_of_model(name));
@@ -120,7 +120,7 @@ impl Answer {
     /// job.
     ///
     /// # Errors
-    /// [`Overdue`] if the round no longer waits for this job.
+    /// [`Overdue`] if the round has stopped waiting for this job.
     pub fn rows(self, table: Table) -> Result<(), Overdue> {
         self.put(Ok(Answered::Rows(table)))
     }
@@ -128,7 +128,7 @@ impl Answer {
     /// Abandons the round because training failed. The reason stays on the device.
     ///
     /// # Errors
-    /// [`Overdue`] if the round no longer waits for this job.
+    /// [`Overdue`] if the round has stopped waiting for this job.
     pub fn fail(self, reason: impl Into<String>) -> Result<(), Overdue> {
         self.put(Err(TrainerError::failed(reason.into())))
     }
@@ -136,7 +136,7 @@ impl Answer {
     /// Abandons the round because the app does not support the job. The reason stays on the device.
     ///
     /// # Errors
-    /// [`Overdue`] if the round no longer waits for this job.
+    /// [`Overdue`] if the round has stopped waiting for this job.
     pub fn refuse(self, reason: impl Into<String>) -> Result<(), Overdue> {
         self.put(Err(TrainerError::refused(reason.into())))
     }

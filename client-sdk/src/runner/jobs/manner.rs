@@ -10,7 +10,7 @@ use learning::{Adapters, AnalyticsSpec, Parameters, WrongLayout, checkpoint};
 use super::update::UpdateError;
 use crate::trainer::{Constraints, Trained, Trainer, TrainerError, TrainingJob};
 
-/// The app's capabilities beyond training by a plan; none by default. A job with other requirements is refused before
+/// The app's capabilities beyond training by a plan; empty by default. A job with other requirements is refused before
 /// the app gets it. `train_ready` supports all of the training requirements.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Abilities {
@@ -28,7 +28,7 @@ pub struct Abilities {
 /// Requirements of a job beyond its plan.
 #[derive(Clone, Debug, Default)]
 pub enum Manner {
-    /// None: train a model by the plan.
+    /// Train a model by the plan, without constraints.
     #[default]
     Free,
     /// At least one constraint: an owned form of [`Constraints`].
@@ -36,7 +36,7 @@ pub enum Manner {
         /// Anchor of [`proximal_mu`](task_spec::TrainingPlan::proximal_mu), instead of the initial model; in the same
         /// layout.
         anchor: Option<Parameters>,
-        /// Whether each tensor, in layout order, is frozen; empty if none is.
+        /// Whether each tensor, in layout order, is frozen; empty if all are trained.
         frozen: Vec<bool>,
         /// Correction added to the gradient of every step (SCAFFOLD's control variates), in the same layout.
         correction: Option<Parameters>,
@@ -48,7 +48,7 @@ pub enum Manner {
         /// The positions of the adapters, and the computation of the adapted model ([`Adapters::merge`]).
         adapters: Adapters,
     },
-    /// No training and empty parameters: an analysis requests rows ([`Answer::rows`](crate::runner::Answer::rows)) with its
+    /// The parameters are empty: an analysis requests rows ([`Answer::rows`](crate::runner::Answer::rows)) with its
     /// columns, in its order.
     Analysis(AnalyticsSpec),
 }

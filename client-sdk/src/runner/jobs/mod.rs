@@ -1,4 +1,4 @@
-//! Jobs for the app: what they require of it, and the validation of its answers.
+//! Jobs for the app: their requirements, and the validation of its answers.
 
 pub(super) mod job;
 pub(super) mod manner;

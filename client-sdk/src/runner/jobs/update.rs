@@ -3,7 +3,7 @@
 use learning::parameters::{WrongLength, first_not_finite};
 use learning::{AnalyticsError, AnalyticsSpec, Layout, MetricValue, Table};
 
-/// Why an update or rows for an analysis are invalid. Nothing was sent, and the job still accepts an answer.
+/// Why an update or rows for an analysis are invalid. They stay on the device, and the job still accepts an answer.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum UpdateError {
     #[error(transparent)]
@@ -75,7 +75,7 @@ pub fn check_update(
 /// the analysis.
 ///
 /// # Errors
-/// [`UpdateError::NoAnalysis`] if the job's [`Manner`](crate::runner::Manner) is none; [`UpdateError::Table`].
+/// [`UpdateError::NoAnalysis`] if the job is a training; [`UpdateError::Table`].
 pub fn checked_rows(
     analysis: Option<&AnalyticsSpec>,
     width: usize,

@@ -235,7 +235,7 @@ impl<'a> CandleLearner<'a> {
 /// Whether every value is finite.
 fn are_finite(gradients: &[Option<Tensor>]) -> Result<bool, TrainError> {
     for gradient in gradients.iter().flatten() {
-        // A sum of magnitudes hides nothing: infinities cannot cancel.
+        // A sum of magnitudes keeps every infinity: they cannot cancel.
         if !gradient.abs()?.sum_all()?.to_scalar::<f32>()?.is_finite() {
             return Ok(false);
         }

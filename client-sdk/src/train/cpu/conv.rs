@@ -58,7 +58,7 @@ impl Conv {
         Rows { start: 0, group: self.width, group_step: self.padded_width() * channels, step: channels }
     }
 
-    /// Convolves `image` (bordered) to `out` (no border, channels-last), without the bias.
+    /// Convolves `image` (bordered) to `out` (borderless, channels-last), without the bias.
     pub(super) fn forward(&self, arch: Arch, parameters: &[f32], image: &[f32], out: &mut [f32]) {
         let panel = self.dense.inputs * WIDE;
         for index in 0..self.outputs() / WIDE {
@@ -129,7 +129,7 @@ impl Conv {
         }
     }
 
-    /// The gradient of the image (no border), given that of the output (bordered): a convolution with the flipped
+    /// The gradient of the image (borderless), given that of the output (bordered): a convolution with the flipped
     /// kernel. The image must have a multiple of [`WIDE`] channels.
     pub(super) fn input_gradient(&self, arch: Arch, flipped: &[f32], delta: &[f32], out: &mut [f32]) {
         let outputs = self.outputs();

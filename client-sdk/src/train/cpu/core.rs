@@ -160,7 +160,7 @@ impl Tile {
 /// `to[column][row] = from[row][column]`, with the given distances between rows of `from` and of `to`.
 fn transpose(from: &[f32], from_step: usize, to: &mut [f32], to_step: usize, rows: usize, columns: usize) {
     if (rows, columns) == (LINE, LINE) {
-        // The same, by full lines and with indices that need no check.
+        // The same, by full lines and with indices that skip bounds checks.
         let mut lines = [[0.0; LINE]; LINE];
         for (line, row) in lines.iter_mut().zip(from.chunks(from_step)) {
             line.copy_from_slice(&row[..LINE]);

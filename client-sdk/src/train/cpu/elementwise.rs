@@ -1,5 +1,5 @@
 //! Loops over whole buffers: bias, ReLU, the optimizer's step. `dispatch` compiles them for the CPU's instructions, but
-//! only closures that consume what they work on: others are wrapped in a separate function, which is compiled for the
+//! only closures that consume their operands: others are wrapped in a separate function, which is compiled for the
 //! oldest processor.
 
 use std::iter;
@@ -82,7 +82,7 @@ pub(super) struct Optimizer {
     square: Buffer,
     /// Anchor of the proximal term, by default the initial parameters; empty without the term.
     anchor: Buffer,
-    /// Factors on the gradient: 0 for frozen parameters; empty if none is.
+    /// Factors on the gradient: 0 for frozen parameters; empty if all are trained.
     free: Buffer,
     /// Added to every gradient; empty without a correction.
     correction: Buffer,
@@ -194,7 +194,7 @@ impl Optimizer {
                     if free.is_empty() {
                         parameters.iter_mut().for_each(|parameter| *parameter *= sizes.kept);
                     }
-                    // What is frozen does not decay either.
+                    // Frozen parameters do not decay either.
                     for (parameter, &free) in parameters.iter_mut().zip(&**free) {
                         *parameter *= 1.0 - (1.0 - sizes.kept) * free;
                     }

@@ -5,7 +5,7 @@
 //! adjacent columns (16 or 32) of the right-hand operand or of the result, stored row after row. [`pulp::Arch`] selects
 //! the instruction set once, from those that the CPU offers.
 //!
-//! Nothing here spawns threads or allocates.
+//! The products run on the calling thread, without allocation.
 
 use pulp::{Arch, Simd, WithSimd};
 

@@ -49,7 +49,7 @@ fn of_io(error: &io::Error) -> Option<String> {
         io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
             Some("no network leads there: is this machine online?")
         }
-        // The standard library has no `ErrorKind` for it.
+        // The standard library lacks an `ErrorKind` for it.
         _ => error
             .to_string()
             .contains(NO_ADDRESS)
@@ -140,7 +140,7 @@ mod tests {
         let plain = rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType);
         let said = advice(&io::Error::new(io::ErrorKind::InvalidData, plain)).unwrap();
         assert!(said.contains("does not speak TLS"), "{said}");
-        // The first label is longer than DNS allows, so the resolver sends no query.
+        // The first label is longer than DNS allows, so the resolver fails without a query.
         let no_name = format!("{}.invalid:443", "a".repeat(64));
         let unknown = tokio::net::lookup_host(no_name.as_str()).await.map(|_| ()).unwrap_err();
         let said = advice(&unknown).unwrap();

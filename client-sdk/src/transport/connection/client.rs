@@ -45,7 +45,7 @@ const USER_AGENT: &str = concat!("tributary-client-sdk/", env!("CARGO_PKG_VERSIO
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// Who vouches for the server.
+/// Authorities of the server's certificate.
 pub(in crate::transport) enum Roots {
     /// The authorities that this device trusts.
     Device,
@@ -134,11 +134,11 @@ pub(in crate::transport) fn dialer(proxy: Option<&ProxyServer>) -> Result<Dialer
 }
 
 impl ProxyServer {
-    /// Opens a tunnel to a coordinator, `https://HOST[:PORT]`, and closes it. For clients of other libraries, whose errors do not show what a
-    /// proxy answered.
+    /// Opens a tunnel to a coordinator, `https://HOST[:PORT]`, and closes it. For clients of other libraries, whose
+    /// errors omit the proxy's answer.
     ///
     /// # Errors
-    /// [`TransportError`] if there is no tunnel.
+    /// [`TransportError`] if the tunnel cannot be opened.
     pub async fn check(&self, server: &str) -> Result<(), TransportError> {
         let server =
             format!("https://{}", authority(server)?).parse().map_err(|error| setup("the server's address", error))?;

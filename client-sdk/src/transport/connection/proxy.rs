@@ -38,7 +38,7 @@ enum Choice {
     Server(ProxyServer),
 }
 
-/// An unusable proxy setting. Never shows the address, which may have a password.
+/// An unusable proxy setting. Its text omits the address, which may contain a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{from} cannot be used: {problem}")]
 pub struct BadProxy {
@@ -46,7 +46,7 @@ pub struct BadProxy {
     problem: &'static str,
 }
 
-/// A forward proxy. Its text form has no password.
+/// A forward proxy. Its text form omits the password.
 #[derive(Clone)]
 pub struct ProxyServer {
     found: Arc<Intercept>,
@@ -119,7 +119,7 @@ fn is_exempt(list: &str, server: &Authority) -> bool {
     let port = server.port_u16().unwrap_or(443);
     let entries = list.split(|c: char| c == ',' || c.is_whitespace());
     let hosts: Vec<_> = entries.filter_map(|entry| host_of(entry, port)).collect();
-    // The matcher knows hosts, domains and networks, but no ports, and `*` for names alone.
+    // The matcher supports hosts, domains and networks. It ignores ports, and applies `*` only to names.
     if hosts.contains(&"*") {
         return true;
     }
@@ -193,7 +193,7 @@ impl fmt::Display for ProxyServer {
 mod tests {
     use super::*;
 
-    /// What the environment names as proxy of `server`.
+    /// The proxy of `server` in the environment.
     fn named(server: &str, variables: &[(&str, &str)]) -> Result<Option<String>, String> {
         let read = |name: &str| Some((*variables.iter().find(|(variable, _)| *variable == name)?.1).to_owned());
         let found = from_variables(&authority(server).unwrap(), read);

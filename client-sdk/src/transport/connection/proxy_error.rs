@@ -1,4 +1,4 @@
-//! Failures of a proxy to give a tunnel, with what may help.
+//! Failures of a proxy to open a tunnel, with the remedies.
 
 use std::error::Error;
 use std::fmt;
@@ -13,7 +13,7 @@ pub(super) const PROXY_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(super) type BoxError = Box<dyn Error + Send + Sync>;
 
-/// Why a proxy gave no tunnel.
+/// Reasons why a proxy did not open a tunnel.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Reason {
     #[error("could not be reached")]

@@ -185,7 +185,7 @@ fn default_lifetime_allows_as_many_participations_as_planned() {
 
 #[test]
 fn a_retried_attempt_is_charged_again() {
-    // A round without secure aggregation fails after all have trained. With masks, a second input is never released.
+    // A round without secure aggregation fails after all have trained. With masks, a second input stays on the device.
     let mut two = terms("central_gaussian");
     two.rounds = 3;
     let coordinator = Coordinator::new(1);
@@ -199,7 +199,8 @@ fn a_retried_attempt_is_charged_again() {
     });
     device.run();
     assert_eq!(device.spent()[0].releases, 2, "the second attempt");
-    // The coordinator offers the first round again as if new: the participant sends nothing for a used charge.
+    // The coordinator offers the first round again as if new: the participant does not send an update for a used
+    // charge.
     for attempt in [1, 2] {
         coordinator.world(|world| {
             (world.rounds_done, world.attempt) = (0, attempt);
@@ -356,7 +357,7 @@ fn what_was_promised_first_holds() {
             }
         }
     }
-    // Nor can it be withdrawn.
+    // A promise cannot be withdrawn either.
     let coordinator = Coordinator::new(2);
     let device = Plain::new(&coordinator, terms("central_gaussian"), PrivacyPolicy::default());
     coordinator.world(|world| world.rounds = 1);

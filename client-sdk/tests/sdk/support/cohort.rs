@@ -72,7 +72,7 @@ pub(crate) struct Published {
 pub(crate) struct World {
     /// Certifies these devices instead of the authority that their apps name.
     pub(crate) accomplices: BTreeMap<usize, Arc<Ca>>,
-    /// When certificates must be renewed and when they end; `None` means never.
+    /// When certificates must be renewed and when they end; `None` means unlimited.
     pub(crate) renew_at: Option<Timestamp>,
     pub(crate) expires_at: Option<Timestamp>,
     /// The keys of certificate requests, by device.
@@ -323,7 +323,7 @@ impl World {
         }
     }
 
-    /// A repeated message gets the first answer. A different message is a conflict and must never happen.
+    /// A repeated message gets the first answer. A different message is a conflict and fails the test.
     fn is_repeated(&self, kind: &'static str, device: usize, bytes: &[u8]) -> bool {
         match self.taken.get(&(kind, device)) {
             Some(before) => {

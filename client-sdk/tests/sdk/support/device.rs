@@ -107,7 +107,7 @@ pub(crate) fn enrolled(settings: &Settings, saved: &Saved) -> Result<Machine, Pa
     Machine::new(settings, None, saved, fresh_key, [0; 32], secrets([0; 32]))
 }
 
-/// The authority in the record of an identity: the last certificate of the chain; none if there is no chain in it.
+/// The authority in the record of an identity: the last certificate of the chain; `None` without a chain.
 pub(crate) fn authority_of(identity: &[u8]) -> Option<Issuers> {
     let text = String::from_utf8_lossy(identity).replace("\\n", "\n");
     let (_, last) = text.rsplit_once("-----BEGIN CERTIFICATE-----")?;
@@ -371,7 +371,7 @@ pub(crate) fn published(hub: &Hub) -> Vec<(u32, Vec<usize>)> {
     hub.world(|world| world.published.iter().map(|done| (done.round, done.survivors.clone())).collect())
 }
 
-/// The reasons a device gave for taking no part.
+/// The reasons a device gave for its refusals.
 pub(crate) fn refusals(device: &Device) -> Vec<String> {
     let refused = device.events.iter().filter_map(|event| match event {
         Event::Refused { reason, .. } => Some(reason.clone()),

@@ -17,8 +17,8 @@ pub(crate) fn version(journal: &dyn Journal) -> Option<u32> {
     Some(version)
 }
 
-/// Kills a process at each of its actions, with each effect. The model in its journal stays whole and never becomes older. At the end
-/// the journal has this version, and `check` gets the kept model.
+/// Kills a process at each of its actions, with each effect. The model in its journal stays whole, and its version only
+/// grows. At the end the journal has this version, and `check` gets the kept model.
 pub(crate) fn kill_everywhere(
     fresh: impl Fn() -> Device<Coordinator, Nudge>,
     last: u32,

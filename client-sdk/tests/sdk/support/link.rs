@@ -48,7 +48,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    /// What comes of a request that has this `effect` where nothing goes wrong.
+    /// Result of a request that has this `effect` if it arrives.
     pub(crate) fn apply<T>(self, effect: impl FnOnce(&Self) -> Result<T, TransportError>) -> Result<T, TransportError> {
         match self {
             Self::Lost => lost(),
@@ -72,7 +72,7 @@ pub(crate) fn problem<T>(kind: ProblemType) -> Result<T, TransportError> {
 /// A line on which everything takes its time in both directions.
 pub(crate) struct LongLine {
     pub(crate) one_way: Duration,
-    /// Until then, nothing gets through.
+    /// Until then, all requests are lost.
     pub(crate) cut: Range<Instant>,
     /// What participants say of their lines.
     pub(crate) told: Arc<Mutex<BTreeSet<u32>>>,
@@ -88,7 +88,7 @@ impl LongLine {
     }
 }
 
-/// One participant's connection. Nothing waits on a short line; on a long one, polls wait at its far end.
+/// One participant's connection. A short line answers immediately; on a long one, polls wait at its far end.
 pub(crate) struct Link<C> {
     pub(crate) coordinator: C,
     pub(crate) long: Option<LongLine>,
@@ -99,7 +99,7 @@ impl<C: FakeCoordinator> Link<C> {
         Self { coordinator, long: None }
     }
 
-    /// Sends the request to the coordinator, and repeats a long poll while there is nothing yet.
+    /// Sends the request to the coordinator, and repeats a long poll until the result is there.
     async fn ask(&self, line: &LongLine, request: &Request) -> Result<Response, TransportError> {
         line.carry().await?;
         let end = Instant::now() + request.wait();

@@ -175,7 +175,7 @@ pub(crate) struct World {
     pub(crate) reoffer: u32,
     /// Pause after the first check-in, in milliseconds.
     pub(crate) away_ms: Option<u64>,
-    /// While set, nothing arrives.
+    /// While set, all requests are lost.
     pub(crate) offline: bool,
     /// Every request that was made, arrived or not.
     pub(crate) calls: Vec<&'static str>,

@@ -9,7 +9,7 @@ use rand_chacha::ChaCha20Rng;
 
 use super::words::codec;
 
-/// A weight of this value has no gradient, like that of a dead unit.
+/// The gradient of a weight of this value is 0, like that of a dead unit.
 pub(crate) const DEAD: f32 = -1e6;
 
 /// Moves every weight except [`DEAD`] ones by one, up or down, to avoid rounding.

@@ -21,7 +21,7 @@ type Open = dyn Fn() -> BoxFuture<'static, Result<Arc<dyn BlobStore>>> + Send + 
 
 /// Where a copy is.
 pub(crate) struct Place {
-    /// What logs and metrics call it.
+    /// Name of the copy in logs and metrics.
     pub(crate) name: String,
     /// Opens it; called again if that failed.
     pub(crate) open: Box<Open>,
@@ -57,12 +57,12 @@ impl Copy {
         Self { place, opened: tokio::sync::OnceCell::new(), clock: Arc::clone(clock), state: Mutex::default() }
     }
 
-    /// What logs and metrics call it.
+    /// Name of the copy in logs and metrics.
     pub(super) fn name(&self) -> &str {
         &self.place.name
     }
 
-    /// The store, opened if it was not yet, whatever happened before.
+    /// The store, opened on first use. A failed opening is tried again.
     pub(super) async fn open(&self) -> Result<Arc<dyn BlobStore>> {
         self.opened.get_or_try_init(&self.place.open).await.cloned()
     }
@@ -105,7 +105,7 @@ impl Copy {
         }
     }
 
-    /// What was to be stored here too; if it was not, it is owed.
+    /// The result of a write that every copy needs. A failed write is recorded as owed.
     pub(super) fn must<T>(&self, done: Result<T>) -> Option<T> {
         if done.is_err() {
             self.owes();
@@ -132,7 +132,7 @@ impl Copy {
         self.debt().is_some()
     }
 
-    /// A process that compares no lists does not see that others have.
+    /// A debt expires after a while, because this process cannot see that another one has compared the lists.
     fn debt(&self) -> Option<Debt> {
         let now = self.clock.now();
         self.lock().debt.filter(|debt| now.since(debt.noted) < OWED_FOR)
@@ -147,7 +147,7 @@ impl Copy {
         );
     }
 
-    /// What an operator should know.
+    /// A problem that an operator should know.
     pub(super) fn trouble(&self) -> Option<String> {
         if self.lock().away.is_some() {
             return Some(format!("{} is away; the log says why", self.name()));
@@ -156,7 +156,7 @@ impl Copy {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // No panic can leave it inconsistent.
+        // The state stays consistent after a panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

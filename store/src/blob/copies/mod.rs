@@ -1,8 +1,8 @@
 //! Several copies of all blobs, each in a store of its own.
 //!
-//! The first copy is the primary: what it does not take is not stored. A copy that is away is passed over for a while,
-//! and what it owes is found again by comparing lists ([`BlobStore::even_out`]): nothing has to be remembered that a
-//! crash could forget. A blob is lost only if it is missing in every copy.
+//! The first copy is the primary: a blob that it rejects is not stored. An unreachable copy is skipped for a while.
+//! Comparing lists ([`BlobStore::even_out`]) finds the blobs that it lacks, so a crash loses no bookkeeping. A blob is
+//! lost only if every copy lacks it.
 
 mod copy;
 
@@ -61,7 +61,7 @@ impl ReplicatedBlobs {
         std::iter::once(&self.0.primary).chain(&self.0.others)
     }
 
-    /// What the first copy yields from which `read` gets the blob. Copies before it that have lost or damaged it get it
+    /// The result of `read` from the first copy that has the blob. Earlier copies that have lost or damaged it get it
     /// again.
     async fn first_whole<T>(
         &self,
@@ -112,7 +112,7 @@ impl ReplicatedBlobs {
         }
     }
 
-    /// Gives `copy` what it lacks of `needed`.
+    /// Stores in `copy` the blobs of `needed` that it lacks.
     async fn fill(&self, copy: &Copy, needed: &HashSet<Digest>, began: Timestamp) -> Result<usize> {
         let store = copy.store().await?;
         let there: HashSet<_> = copy.note(store.list(Duration::ZERO).await)?.into_iter().collect();
@@ -136,7 +136,7 @@ impl ReplicatedBlobs {
 impl BlobStore for ReplicatedBlobs {
     async fn put_bytes(&self, bytes: Bytes) -> Result<Digest> {
         let primary = &self.0.primary;
-        // Never passed over: without it nothing is stored.
+        // The primary is always tried: a write needs it.
         let first = async { primary.note(primary.open().await?.put_bytes(bytes.clone()).await) };
         let others = join_all(self.0.others.iter().map(|copy| async {
             let put = async { copy.note(copy.store().await?.put_bytes(bytes.clone()).await) };
@@ -201,7 +201,7 @@ impl BlobStore for ReplicatedBlobs {
     async fn collect(&self, digest: Digest, age: Duration) -> Result<bool> {
         let primary = self.0.primary.open().await?;
         let mut removed = primary.collect(digest, age).await?;
-        // Young in the primary: what another copy has is old because it was away.
+        // Young in the primary: another copy's blob is old because that copy was away.
         if !removed && primary.len(digest).await?.is_some() {
             return Ok(false);
         }
@@ -212,7 +212,7 @@ impl BlobStore for ReplicatedBlobs {
         Ok(removed)
     }
 
-    /// Those that any copy has: what was collected while a copy was away is garbage there still.
+    /// Blobs of any copy: a copy that was away during a collection still has garbage.
     async fn list(&self, age: Duration) -> Result<Vec<Digest>> {
         let mut found: HashSet<_> = self.0.primary.open().await?.list(age).await?.into_iter().collect();
         for copy in &self.0.others {

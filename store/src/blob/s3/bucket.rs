@@ -28,7 +28,7 @@ use crate::error::{Result, StoreError};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct S3Config {
     pub bucket: String,
-    /// What the keys of all blobs begin with, without slashes at its ends; may be empty.
+    /// Common prefix of the keys of all blobs, without slashes at its ends; may be empty.
     pub prefix: String,
     /// `https://HOST[:PORT]`; `None` for Amazon's of the region.
     pub endpoint: Option<String>,
@@ -48,7 +48,7 @@ pub struct S3Config {
 /// Where the credentials of an S3 store are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum S3Credentials {
-    /// The usual `AWS_*` variables, or what the machine that runs this gets from its host.
+    /// The usual `AWS_*` variables, or credentials that this machine gets from its host.
     Environment,
     /// A file with `aws_access_key_id = …`, `aws_secret_access_key = …`, and perhaps `aws_session_token = …`.
     File(PathBuf),
@@ -67,7 +67,7 @@ pub(super) struct Bucket {
     pub(super) client: AmazonS3,
     prefix: String,
     place: String,
-    /// What its client sends requests with.
+    /// The client that sends the requests.
     asks: HttpClient,
     clock: Arc<dyn Clock>,
     watch: Arc<Watch>,
@@ -81,7 +81,8 @@ impl Bucket {
         Ok(bucket)
     }
 
-    /// A client that repeats a request at most `retries` times. Nothing is sent yet.
+    /// A client that repeats a request at most `retries` times. Connecting is lazy: the first call sends the first
+    /// request.
     pub(super) fn connect(config: &S3Config, clock: Arc<dyn Clock>, retries: usize) -> Result<Self> {
         // The process has one TLS provider; an earlier caller installed the same.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -105,13 +106,13 @@ impl Bucket {
         Ok((head.status, String::from_utf8_lossy(&body).into_owned()))
     }
 
-    /// An error because of what this bucket is, or does.
+    /// An error of this bucket's type or behaviour.
     pub(super) fn unusable(&self, why: &str) -> StoreError {
         StoreError::fault(format!("{}: {why}", self.place))
     }
 
-    /// How long ago an object was stored, by the clock that dated both it and the server's last answer; by ours, if a server dates
-    /// no answers.
+    /// Age of an object, by the server's clock: it dated both the object and the server's last answer. Uses the local
+    /// clock if the server's answers are undated.
     pub(super) fn age(&self, object: &ObjectMeta) -> Duration {
         let now = match self.watch.told_ms.load(Ordering::Relaxed) {
             NEVER => self.clock.now(),
@@ -143,7 +144,7 @@ impl Bucket {
         self.client.delete(&probe).await.map_err(|error| self.explain(&error))
     }
 
-    /// The object of a blob; `None` if there is none.
+    /// The object of a blob; `None` if it is missing.
     pub(super) async fn head(&self, digest: Digest) -> Result<Option<ObjectMeta>> {
         match self.client.head(&self.key(digest)).await {
             Ok(found) => Ok(Some(found)),
@@ -152,7 +153,7 @@ impl Bucket {
         }
     }
 
-    /// The answer to a HEAD has no body, so it does not say what was not found: one to a GET does.
+    /// Looks up the object with a GET. The answer to a HEAD has an empty body, so it cannot name the missing thing.
     async fn look_again(&self, digest: Digest) -> Result<Option<ObjectMeta>> {
         let options = GetOptions { range: Some(GetRange::Bounded(0..1)), ..GetOptions::default() };
         match self.client.get_opts(&self.key(digest), options).await {
@@ -174,7 +175,7 @@ impl Bucket {
             Err(error) if says_absent(&error) => return Err(StoreError::MissingBlob(digest)),
             Err(error) => error,
         };
-        // A range of nothing is refused.
+        // The server rejects an empty range.
         match self.head(digest).await {
             Ok(Some(meta)) if meta.size == 0 => Ok((Bytes::new(), meta)),
             Ok(_) | Err(_) => Err(self.explain(&error)),
@@ -213,7 +214,7 @@ impl Bucket {
         if says_absent(error) { StoreError::MissingBlob(digest) } else { self.explain(error) }
     }
 
-    /// What to do about a failed request, in one line.
+    /// The remedy for a failed request, in one line.
     pub(super) fn explain(&self, error: &object_store::Error) -> StoreError {
         let said = told(error);
         let is = |codes: &[&str]| codes.iter().any(|code| said.contains(code));

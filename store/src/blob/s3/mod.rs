@@ -1,8 +1,8 @@
 //! Blobs in an S3-compatible store: `xx/<digest>` below a prefix, as on a disk.
 //!
-//! A blob's key exists only once all of its bytes were sent and hashed: what arrives piece by piece waits in a local
-//! file until its digest is known, and parts of a large object become one by a single request. So a key never has
-//! other bytes, whatever dies; and an equal object is replaced, not kept, because that resets its age and mends it.
+//! A blob's key exists only once all of its bytes were sent and hashed. Bytes that arrive piece by piece wait in a
+//! local file until their digest is known, and one request joins the parts of a large object. So a key always has the
+//! right bytes, even after a crash. An equal object is replaced, because that resets its age and repairs it.
 
 mod bucket;
 mod read;
@@ -35,7 +35,7 @@ use crate::error::{Result, StoreError};
 #[derive(Clone)]
 pub(crate) struct S3Blobs {
     bucket: Arc<Bucket>,
-    /// Files of uploads under way and of verified copies; no file there is a blob.
+    /// Files of unfinished uploads and of verified copies. These files are not blobs.
     files: DiskBlobs,
     verified: Arc<VerifiedCopies>,
 }

@@ -13,7 +13,7 @@ use super::bucket::Bucket;
 use crate::blob::BlobRead;
 use crate::error::Result;
 
-/// Bytes that are fetched at first, wherever a read begins: a reader may want no more there.
+/// Bytes that are fetched at first, wherever a read begins: many readers want only these.
 pub(super) const FIRST: u64 = 64 << 10;
 /// Factor by which pieces grow while they are read in order.
 const GROWTH: u64 = 8;

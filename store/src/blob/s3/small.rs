@@ -1,8 +1,7 @@
 //! Small objects that several processes share: created once, replaced on condition, and destroyed for good.
 //!
-//! Blobs never change, so a lost answer costs nothing: the same bytes are sent again. What changes needs conditions, and what
-//! must not come back is sent once: a delayed duplicate of a request must not recreate a destroyed
-//! object.
+//! Blobs are immutable, so a request whose answer was lost is simply repeated. Mutable objects need conditions. A
+//! destroyed object must stay destroyed, so its creation is sent once: a delayed duplicate would recreate it.
 
 use std::sync::Arc;
 
@@ -21,17 +20,17 @@ use crate::error::Result;
 const QUESTION_LASTS: std::time::Duration = std::time::Duration::from_secs(60);
 /// How often an object is deleted that is there again: others may overwrite it with zeros at the same time.
 const DESTROYED_AT_ONCE: u32 = 3;
-/// The version of an object in a bucket that keeps none.
+/// The version of an object in an unversioned bucket.
 const NO_VERSION: &str = "null";
 
 /// Small objects below a prefix of a bucket.
 pub struct SmallObjects {
     bucket: Bucket,
-    /// The same bucket, whose client sends each request once: for what must not be created anew by a late copy.
+    /// The same bucket, with a client that sends each request once: a late copy must not recreate an object.
     once: Bucket,
 }
 
-/// Whether a bucket keeps what is deleted.
+/// Whether a bucket keeps deleted objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeepsVersions {
     No,
@@ -59,8 +58,8 @@ impl SmallObjects {
         Ok(objects)
     }
 
-    /// Whether the bucket keeps to conditions: the second creation of an object is refused, and so is a replacement of what is not
-    /// there any more.
+    /// Whether the bucket supports conditions: it must reject the second creation of an object, and the replacement of
+    /// a missing one.
     async fn try_conditions(&self, probe: &str) -> Result<()> {
         let ignored = |condition: &str| {
             let why = format!(
@@ -130,11 +129,11 @@ impl SmallObjects {
         Ok(Some((Zeroizing::new(bytes.to_vec()), Seen(seen))))
     }
 
-    /// Creates an object by one request, under a name that no object ever had. Where its answer is lost the object is looked at:
-    /// after an error nothing may rely on it, and the name is not to be used again.
+    /// Creates an object by one request, under a name that is new. If the answer is lost, the object is looked up.
+    /// After an error its existence is uncertain, and the name must not be used again.
     ///
     /// # Errors
-    /// `BlobsAway` if it is not certain that it is there; `Fault`, also if the bucket keeps versions of it.
+    /// `BlobsAway` if its existence is uncertain; `Fault`, also if the bucket keeps versions of it.
     pub async fn create(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let path = self.path(name);
         let put = self.once.client.put_opts(&path, payload(bytes), PutMode::Create.into()).await;
@@ -148,7 +147,8 @@ impl SmallObjects {
         }
     }
 
-    /// Puts an object into the place of the one that was `seen`, or creates it if none was. False if there is another one.
+    /// Replaces the object that was `seen`, or creates it if `seen` is `None`. Returns false if another object is
+    /// there.
     ///
     /// # Errors
     /// `BlobsAway`, after which it may have been replaced all the same; `Fault`.
@@ -172,7 +172,7 @@ impl SmallObjects {
             let Some((there, _)) = self.read(name).await? else { return Ok(()) };
             let zeros = Bytes::from(vec![0; there.len()]);
             let put = client.put(&path, zeros.into()).await.map_err(|error| self.bucket.explain(&error))?;
-            // What was there has become the version before, which a deletion would only hide.
+            // The overwritten object has become the previous version, which a deletion would only hide.
             self.keeps_none(put.version.as_deref())?;
             match client.delete(&path).await {
                 Err(error) if !says_absent(&error) => return Err(self.bucket.explain(&error)),

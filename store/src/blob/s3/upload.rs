@@ -61,8 +61,8 @@ impl Source {
     }
 }
 
-/// Stores a blob under its digest. Nothing has the key before all bytes are there; an object that has it is replaced by
-/// its equal, which resets its age and mends it.
+/// Stores a blob under its digest. The key appears once all bytes are there. An existing object is replaced by its
+/// equal, which resets its age and repairs it.
 pub(super) async fn upload(bucket: &Bucket, digest: Digest, source: &Source) -> Result<()> {
     let (key, bytes) = (bucket.key(digest), source.bytes());
     if bytes <= PIECE {
@@ -79,7 +79,7 @@ pub(super) async fn upload(bucket: &Bucket, digest: Digest, source: &Source) -> 
     match stored.await {
         Ok(_) => Ok(()),
         Err(error) => {
-            // A rule of the bucket removes what this does not: the server may be away.
+            // The server may be away. A rule of the bucket removes the upload then.
             if let Err(left) = bucket.client.abort_multipart(&key, &id).await {
                 tracing::debug!(%digest, error = %left, "could not abort an upload");
             }

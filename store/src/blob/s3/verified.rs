@@ -37,7 +37,7 @@ struct Kept {
     looked: Timestamp,
 }
 
-/// What changes when an object is written.
+/// Attributes that change when an object is written.
 #[derive(PartialEq, Eq)]
 struct Identity {
     etag: Option<String>,
@@ -131,7 +131,7 @@ impl VerifiedCopies {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Digest, Kept>> {
-        // No panic can leave the map inconsistent.
+        // The map stays consistent after a panic.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -14,7 +14,7 @@ use super::super::job::{hand_out, tributary_job_finish, tributary_job_parameters
 use super::*;
 use crate::job::Job;
 
-/// What a participant gets of an analysis whose handle `app` has.
+/// The participant's result of an analysis whose handle `app` has.
 fn answered_by(mut app: impl FnMut(TributaryJob) + Send) -> Result<Table, TrainerError> {
     let columns = json!([{ "name": "x", "low": 0.0, "high": 1.0, "repeat": 2 }]);
     let target = json!({ "type": "class", "classes": 2 });

@@ -1,4 +1,4 @@
-//! What callbacks read and write through the pointers that they are given, and what the library makes of that.
+//! Tests of the pointers that callbacks read and write, and of the library's reading of the results.
 
 use std::pin::Pin;
 use std::ptr::{null, null_mut};
@@ -17,10 +17,10 @@ use super::super::exchange::{
 use super::*;
 use crate::app::http_client::Own;
 
-/// The app's context: an address that is never dereferenced.
+/// The app's context: an opaque address.
 const CONTEXT: usize = 7;
 
-/// An app that implements nothing.
+/// An app without callbacks.
 fn nothing() -> TributaryCallbacks {
     TributaryCallbacks {
         context: std::ptr::without_provenance_mut(CONTEXT),
@@ -91,7 +91,7 @@ fn numbers_that_say_nothing_are_unknown() {
     assert_eq!(low.known(), known);
 }
 
-/// What the key store returns next.
+/// The next result of the key store.
 static RETURNS: AtomicIsize = AtomicIsize::new(0);
 /// Secrets that were saved.
 static SAVED: Mutex<Vec<(String, Vec<u8>)>> = Mutex::new(Vec::new());
@@ -166,7 +166,7 @@ impl HttpClient for Given {
     }
 }
 
-/// What a future has come to, if it has.
+/// The output of a future that is ready.
 fn poll<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
     match Pin::new(future).poll(&mut std::task::Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => Some(output),

@@ -8,7 +8,7 @@ use client_sdk::{Cancel, Checkpoints, Purpose, Trained, Trainer as _, TrainerErr
 
 use super::*;
 
-/// What a participant gets of a job whose handle `app` has.
+/// The participant's result of a job whose handle `app` has.
 fn trained_by(plan: TrainingPlan, mut app: impl FnMut(TributaryJob) + Send) -> Result<Trained, TrainerError> {
     let layout = Layout::new(vec![TensorSpec { name: "w".to_owned(), shape: vec![2] }]).unwrap();
     let job = TrainingJob {

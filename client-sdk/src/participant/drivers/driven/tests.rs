@@ -1,4 +1,4 @@
-//! Tests of what becomes of sockets.
+//! Tests of the fate of sockets.
 
 use async_trait::async_trait;
 use wire::TaskId;

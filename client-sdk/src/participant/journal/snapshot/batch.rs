@@ -12,7 +12,7 @@ use crate::participant::journal::batch::{BatchState, BatchStatus};
 #[derive(Serialize, Deserialize)]
 struct Header {
     unfinished: u32,
-    /// Lengths of what follows; 0 for nothing. At most one is positive.
+    /// Lengths of the following parts; 0 if absent. At most one is positive.
     member: usize,
     drawing: usize,
 }
@@ -26,7 +26,7 @@ impl BatchState {
         encode(BATCH, PLAIN, &header, &[&member, drawing])
     }
 
-    /// Restores the record; without one there is no batch.
+    /// Restores the record; without one the participant has no batch.
     pub(in crate::participant) fn restore(record: Option<&[u8]>) -> Result<Self, JournalError> {
         let Some(record) = record else { return Ok(Self::default()) };
         let (Header { unfinished, member, drawing }, mut parts) = decode(BATCH, record)?;

@@ -1,8 +1,8 @@
 //! The record of an update trained ahead of rounds, or of its absence.
 //!
-//! The update is in this record until a masked input is made of it: the record is emptied before that input is
-//! written. So it is never in two sums, whenever the process dies. The local state of the same training is stored with
-//! it and takes effect with it.
+//! The update is in this record until a masked input is made of it: the record is emptied before that input is written.
+//! So it enters at most one sum, whenever the process dies. The local state of the same training is stored with it and
+//! takes effect with it.
 
 use learning::MetricValue;
 use serde::{Deserialize, Serialize};
@@ -30,7 +30,7 @@ pub(in crate::participant) struct HeldUpdateId {
     pub(in crate::participant) base: Digest,
 }
 
-/// For older records without one of these digests: no round gets such an update.
+/// A placeholder for older records without one of these digests: all rounds reject such an update.
 fn unknown_base() -> Digest {
     Digest([0; 32])
 }
@@ -70,7 +70,7 @@ impl HeldRecord {
         encode(UPDATE, HELD, &Header { update: Some(update) }, &[delta, personal, residual, own])
     }
 
-    /// `None` if there is no update.
+    /// `None` if the record is of an absent update.
     pub(in crate::participant) fn decode(record: &[u8]) -> Result<Option<Self>, JournalError> {
         let (Header { update }, mut parts) = decode(UPDATE, record)?;
         let update = match update {

@@ -1,8 +1,8 @@
 //! Local state that a round leaves on the device: personal tensors, the personalized model and the codec's residual.
 //!
 //! All are written with the update, before it is sent, and take effect when the round is over. Personal tensors and
-//! models do so however the round ended; the residual only if the update was accepted, otherwise what the update
-//! contains would be missing from both the sum and the residual.
+//! models do so however the round ended; the residual only if the update was accepted, otherwise the content of the
+//! update would be missing from both the sum and the residual.
 
 use serde::{Deserialize, Serialize};
 use wire::TaskId;

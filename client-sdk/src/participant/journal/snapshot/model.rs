@@ -77,7 +77,7 @@ fn read(file: &[u8]) -> Result<Parameters, CheckpointError> {
 
 #[derive(Serialize, Deserialize)]
 struct ListHeader {
-    /// Length of what follows, which is JSON: it may be longer than a header.
+    /// Length of the following JSON, which may be longer than a header.
     bytes: usize,
 }
 
@@ -87,7 +87,7 @@ impl KeptModels {
         encode(MODELS, PLAIN, &ListHeader { bytes: text.len() }, &[&text])
     }
 
-    /// Restores the record; nothing is kept without one.
+    /// Restores the record; without one the list is empty.
     pub(crate) fn restore(record: Option<&[u8]>) -> Result<Self, JournalError> {
         let Some(record) = record else { return Ok(Self::default()) };
         let (ListHeader { bytes }, mut parts) = decode(MODELS, record)?;

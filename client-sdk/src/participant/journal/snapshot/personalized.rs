@@ -1,4 +1,4 @@
-//! The record of a personalized model: all of its tensors, and what is needed to use it without the coordinator.
+//! The record of a personalized model: all of its tensors, and the data for using it without the coordinator.
 
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;

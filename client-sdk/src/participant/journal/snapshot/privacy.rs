@@ -1,8 +1,8 @@
 //! The record of the privacy ledgers of all tasks; append-only.
 //!
-//! It is written before the record of the round with the charged update; the round's record contains the number of charges. One charge
-//! more means that the process died in between: the update was never written, so never sent. Fewer mean that this record was removed or
-//! rolled back.
+//! It is written before the record of the round with the charged update; the round's record contains the number of
+//! charges. One charge more means that the process died in between: the update was not written, so it was not sent.
+//! Fewer mean that this record was removed or rolled back.
 
 use zeroize::Zeroizing;
 

@@ -9,7 +9,7 @@ use crate::participant::checks::provenance::Shown;
 
 #[derive(Serialize, Deserialize)]
 struct Header {
-    /// Length of what follows, which is JSON: it may be longer than a header.
+    /// Length of the following JSON, which may be longer than a header.
     bytes: usize,
 }
 
@@ -19,7 +19,7 @@ impl Shown {
         encode(PROVENANCE, PLAIN, &Header { bytes: text.len() }, &[&text])
     }
 
-    /// Restores the record; nothing was shown without one.
+    /// Restores the record; without one the state is empty.
     pub(in crate::participant) fn restore(record: Option<&[u8]>) -> Result<Self, JournalError> {
         let Some(record) = record else { return Ok(Self::default()) };
         let (Header { bytes }, mut parts) = decode(PROVENANCE, record)?;

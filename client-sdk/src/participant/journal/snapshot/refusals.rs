@@ -1,4 +1,4 @@
-//! The record of what was refused.
+//! The record of refusals.
 
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
@@ -19,7 +19,7 @@ impl Refusals {
         encode(REFUSALS, PLAIN, &Header { bytes: text.len() }, &[&text])
     }
 
-    /// Restores the record; nothing was refused without one.
+    /// Restores the record; without one the list is empty.
     pub(in crate::participant) fn restore(record: Option<&[u8]>) -> Result<Self, JournalError> {
         let Some(record) = record else { return Ok(Self::default()) };
         let (Header { bytes }, mut parts) = decode(REFUSALS, record)?;

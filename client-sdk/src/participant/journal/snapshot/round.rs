@@ -31,8 +31,8 @@ pub(in crate::participant) enum RoundState {
     Pending(Pending),
     /// A session before its input is made, or after the receipt, with the local state that will take effect.
     Session { session: Session, local_state: LocalState },
-    /// The round was answered, continued without this participant, or was abandoned. This attempt is never entered
-    /// again.
+    /// The round was answered, continued without this participant, or was abandoned. The participant does not enter
+    /// this attempt again.
     Done { place: Attempt, given_up: Option<AbandonCause> },
 }
 

@@ -1,4 +1,4 @@
-//! The record of what was sent and received.
+//! The record of traffic.
 
 use zeroize::Zeroizing;
 
@@ -11,7 +11,7 @@ impl DataUse {
         encode(TRAFFIC, PLAIN, self, &[])
     }
 
-    /// Restores the record; nothing was used without one.
+    /// Restores the record; without one the traffic is 0.
     pub(in crate::participant) fn restore(record: Option<&[u8]>) -> Result<Self, JournalError> {
         let Some(record) = record else { return Ok(Self::default()) };
         let (used, parts) = decode(TRAFFIC, record)?;

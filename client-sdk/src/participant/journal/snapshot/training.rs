@@ -1,4 +1,4 @@
-//! The record of a training in progress, or of its absence: what the round has computed so far and the trainer's own state.
+//! The record of a training in progress, or of its absence: the round's results so far and the trainer's own state.
 
 use learning::MetricValue;
 use serde::{Deserialize, Serialize};
@@ -37,7 +37,7 @@ pub(in crate::participant) struct TrainingRecord {
     pub(in crate::participant) seed: u64,
     /// The calls of the trainer that have returned, in order.
     pub(in crate::participant) calls: Vec<Call>,
-    /// What the call after these has saved.
+    /// The saved state of the call after these.
     pub(in crate::participant) state: Option<Zeroizing<Vec<u8>>>,
 }
 
@@ -87,7 +87,7 @@ impl TrainingRecord {
         encode(TRAINING, PLAIN, &header, &parts)
     }
 
-    /// `None` if no training is in progress.
+    /// `None` if the record is of an ended training.
     pub(in crate::participant) fn decode(record: &[u8]) -> Result<Option<Self>, JournalError> {
         let (Header { training }, mut parts) = decode(TRAINING, record)?;
         let training = match training {

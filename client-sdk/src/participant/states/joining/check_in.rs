@@ -36,7 +36,7 @@ impl CheckIn {
     pub(in crate::participant) fn action(&self, core: &Core, now: Now) -> Action {
         self.attempts.wait(now).unwrap_or_else(|| {
             let wait = if core.is_told { core.settings.wait } else { core.settings.wait.min(FIRST_WAIT) };
-            // The wait ends with the first refusal, so that the next check-in no longer reports it.
+            // The wait ends with the first refusal, so that the next check-in omits it.
             let wait = core.refused_tasks.first_end(now.elapsed).map_or(wait, |end| end.min(wait));
             let refusals = core.refused_tasks.report(now.elapsed);
             let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);

@@ -1,8 +1,8 @@
 //! Exchanges the token for a certificate. The key is already in the journal, so a lost answer can be requested again
 //! with the same key.
 //!
-//! An externally issued certificate is presented in the handshake and admitted by the token: the app keeps it, so
-//! nothing is persisted first.
+//! An externally issued certificate is presented in the handshake and admitted by the token. The app keeps it, so
+//! persisting it first is unnecessary.
 //!
 //! A participant whose certificate has expired re-enrols in the same way, with a new token and a new key. Its models
 //! and ledgers are kept; a round in progress is left, since its session belongs to the old certificate. So does one whose

@@ -57,8 +57,8 @@ impl CheckIn {
         if core.behind == told { self.invited_again(core, error, now) } else { State::CheckIn(Self::default()) }
     }
 
-    /// Declines an invitation. This participant has no assignment yet, so there is none to abandon. A check-in reports a new refusal at
-    /// once, because other tasks may need this participant.
+    /// Declines an invitation. This participant has not been assigned yet, so it need not abandon a place. A check-in
+    /// reports a new refusal immediately, because other tasks may need this participant.
     pub(in crate::participant) fn declined(
         self,
         core: &mut Core,

@@ -16,7 +16,7 @@ use crate::identity;
 use crate::participant::journal::session::{Session, SessionError, round};
 use crate::participant::states::core::Core;
 
-/// Checks that this participant accepts these terms, or a round without secure aggregation if there are none.
+/// Checks that this participant accepts these terms, or, without terms, a round without secure aggregation.
 pub(in crate::participant) fn accept(core: &Core, terms: Option<&SessionTerms>) -> Result<(), SessionError> {
     let Some(terms) = terms else {
         return if core.settings.security.required { Err(SessionError::Uncovered) } else { Ok(()) };
@@ -63,7 +63,7 @@ pub(super) fn advertise(core: &mut Core, place: Attempt, terms: SessionTerms) ->
     let signer = core.key.signer()?;
     let same_round = |session: &&Session| (session.place.task, session.place.round) == (place.task, place.round);
     let step = match core.session.as_ref().filter(same_round) {
-        // The only path into a later attempt at a round: no update is released twice.
+        // The only path into a later attempt at a round, so an update is released at most once.
         Some(before) => before.client()?.retry(setup, Release::SameUpdate, &signer, core.secrets.as_mut())?,
         None => advertise_keys(setup, &signer, core.secrets.as_mut())?,
     };
@@ -80,7 +80,7 @@ pub(in crate::participant) fn deal(
     now: Now,
 ) -> Result<(Session, Bytes), SessionError> {
     let roster = Roster::decode(roster)?;
-    // The app chooses who may certify members: a coordinator that could choose would invent members.
+    // The app chooses the authority of members: a coordinator with that choice could invent members.
     let authority = Authority::any_of(core.settings.members.clone(), now.wall);
     let signer = core.key.signer()?;
     let client = session.client()?.waiting_for_roster()?;

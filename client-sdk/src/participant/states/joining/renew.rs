@@ -55,8 +55,8 @@ impl Renew {
         Event::Retry { what: RENEW, error: bad(error), after: PAUSE }
     }
 
-    /// Looks for a newer external certificate, unless one was found already. Returns whether there is one; if there is
-    /// none although the current one is due, the reason and the time until the next check.
+    /// Looks for a newer external certificate, unless one was found already. Returns whether there is one. If it is
+    /// missing although the current one is due, returns the reason and the time until the next check.
     fn find(core: &mut Core, now: Now) -> Result<bool, (String, Duration)> {
         let is_good = |given: &UsableCertificate| given.begins_at() <= now.wall && now.wall < given.expires_at();
         core.pre_issued_certificate = core.pre_issued_certificate.take().filter(is_good);

@@ -14,7 +14,7 @@ use crate::participant::journal::batch::BatchStatus;
 use crate::participant::states::core::Core;
 use crate::participant::states::state::{Enroll, State};
 
-/// Whether none of these authorities has signed the certificate of this identity.
+/// Whether the certificate of this identity was signed by an authority outside `members`.
 pub(in crate::participant) fn is_of_another_authority(identity: &Identity, members: &Issuers) -> bool {
     matches!(identity::holder(&identity.certified.certificate_pem, members), Err(CertificateError::Issuer))
 }
@@ -40,7 +40,7 @@ impl Core {
     }
 
     /// Drops the work that the coordinator expected under the former identity: a training in progress, an update
-    /// trained ahead and the batch. What was sent and spent stays, and still counts.
+    /// trained ahead and the batch. Sent updates and spending stay, and still count.
     pub(super) fn as_another(&mut self, then: State) -> State {
         let then = self.without_checkpoint(None, then);
         let then = self.throw_away(DiscardReason::Unknown, then);

@@ -1,5 +1,5 @@
-//! Complains that a dealer's shares do not open. The complaint ends the round, so the session's snapshot holds nothing
-//! else.
+//! Complains that a dealer's shares do not open. The complaint ends the round, so the session's snapshot holds only the
+//! complaint.
 
 use wire::Attempt;
 

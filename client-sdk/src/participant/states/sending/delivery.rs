@@ -135,7 +135,7 @@ fn receive(session: &Session, delivery: &[u8]) -> Result<Received, SessionError>
     Ok(session.client()?.waiting_for_delivery()?.receive(&Delivery::decode(delivery)?)?)
 }
 
-/// Reveals the key of one ciphertext; no input is sent in this session.
+/// Reveals the key of one ciphertext. The participant sends no input in this session.
 fn complain(
     core: &Core,
     challenge: Challenge,

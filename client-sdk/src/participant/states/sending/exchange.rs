@@ -20,9 +20,9 @@ use crate::transport::{Request, TransportError};
 /// Result of an exchange.
 pub(super) enum Reply<S, T> {
     Answered(T),
-    /// No answer yet: repeat the request.
+    /// The answer is pending: repeat the request.
     Again(S),
-    /// There will be no answer.
+    /// The request has failed for good.
     Failed(ExchangeError),
 }
 

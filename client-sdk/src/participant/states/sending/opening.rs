@@ -80,7 +80,7 @@ impl Opening {
                 core.events.push(event);
                 let mut records = core.session_record(&session, Some(&local_state));
                 if phase == OpeningPhase::Confirm && core.shown.has_key() {
-                    // What was signed: the record of the version that comes of it must say the same.
+                    // Records the signed set: the provenance record of the resulting version must agree with it.
                     records = records.and_then(|mut records| {
                         records.push(core.shown_record()?);
                         Ok(records)

@@ -24,7 +24,7 @@ use crate::participant::states::state::{Opening, OpeningPhase, Sending, State};
 use crate::transport::retry::{Verdict, judge};
 use crate::transport::{Manifest, Part, Request, TransportError, Upload};
 
-/// How often a coordinator that loses what it has taken is sent as much as the whole update.
+/// How often a coordinator that loses accepted parts is sent as much as the whole update.
 const MOST_TIMES: usize = 3;
 
 impl Sending {
@@ -32,7 +32,7 @@ impl Sending {
         Self { pending, missing: None, taken: 0, signed, attempts: Attempts::default() }
     }
 
-    /// How many parts the update has; none if it is sent whole.
+    /// Number of parts of the update; 0 if it is sent whole.
     fn parts(&self) -> usize {
         self.pending.parts.as_ref().map_or(0, |tree| tree.parts().len())
     }
@@ -251,7 +251,7 @@ mod tests {
         assert_eq!(part(machine.poll(stored(Ok(())), at(1)), &body), 1);
         let lost = machine.poll(stored(Err(TransportError::unreachable("cut"))), at(1));
         assert!(matches!(lost, Action::WaitUntil(_)));
-        // Another replica has what the first one stored, and more than was confirmed.
+        // Another replica has the first one's parts, and more than was confirmed.
         asks(machine.poll(Input::Tick, at(100)));
         assert_eq!(part(machine.poll(manifested(&[2]), at(100)), &body), 2);
         asks(machine.poll(stored(Ok(())), at(100)));

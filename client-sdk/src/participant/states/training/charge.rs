@@ -1,4 +1,4 @@
-//! What an update costs is recorded before it is written, let alone sent.
+//! Records the cost of an update before it is written, let alone sent.
 
 use crate::journal::JournalError;
 use crate::participant::journal::record::Record;

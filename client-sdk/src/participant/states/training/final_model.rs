@@ -1,8 +1,8 @@
-//! Fetches the last version of a finished task for the app. It is verified like a round's base and measured by the app's trainer, but
-//! never trained.
+//! Fetches the last version of a finished task for the app. It is verified like a round's base and measured by the
+//! app's trainer, without training.
 //!
-//! The task is over in any case. If the coordinator has no version, sends no valid record of it, or sends it too slowly, the
-//! participant ends without it.
+//! The task is over in any case. If the coordinator lacks a version or a valid record of it, or sends it too slowly,
+//! the participant ends without it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,8 +32,8 @@ use crate::seed::RoundSeeds;
 use crate::transport::TransportError;
 use crate::transport::retry::{Verdict, judge};
 
-/// Failed attempts after which the participant ends without the version. Where the journal has room for partial files, the next process
-/// goes on with what has arrived.
+/// Failed attempts after which the participant ends without the version. Where the journal has room for partial files,
+/// the next process resumes the download.
 const MOST_FAILURES: u32 = 4;
 /// Longest time for the transfer, once the app's conditions hold: a model of the usual limit at 70 kB/s.
 const LONGEST: Duration = Duration::from_secs(3600);
@@ -232,7 +232,7 @@ impl FetchFinal {
         core.keep_last(task, &model, &file, then)
     }
 
-    /// Writes what was measured, if the trainer could measure it, and ends.
+    /// Writes the metrics, if the trainer could measure them, and ends.
     pub(in crate::participant) fn evaluated(
         self,
         core: &mut Core,

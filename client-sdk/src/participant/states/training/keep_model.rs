@@ -1,4 +1,4 @@
-//! Writes the published model that was fetched, and later what was measured of it, for the app.
+//! Writes the published model that was fetched, and later its metrics, for the app.
 
 use learning::MetricValue;
 use task_spec::ModelSpec;
@@ -21,7 +21,7 @@ struct Keepsake<'a> {
     name: &'a str,
     model: &'a ModelSpec,
     version: &'a ModelRef,
-    /// What was measured of the device's own model, which stays as it is.
+    /// Metrics of the device's own model, which stays as it is.
     personal_metrics: Vec<(String, MetricValue)>,
 }
 
@@ -52,7 +52,7 @@ impl Core {
         self.keep(Keepsake { task, name, model, version, personal_metrics }, file, then)
     }
 
-    /// Writes what was measured of the last version, if anything, then continues with `then`.
+    /// Writes the metrics of the last version, if any, then continues with `then`.
     pub(super) fn score_final(
         &mut self,
         task: TaskId,
@@ -77,7 +77,8 @@ impl Core {
         }
     }
 
-    /// What makes room first, then the list, then the file: what is not in the list takes no room, whenever the process dies.
+    /// Records in the order of writing: removals that make room, the list, the file. Each stored file is in the list,
+    /// whenever the process dies.
     fn model_records(&mut self, kept: Keepsake<'_>, file: &ModelFile) -> Result<Vec<Record>, JournalError> {
         let Keepsake { task, name: task_name, model, version, personal_metrics } = kept;
         let name = snapshot::model(task);

@@ -24,7 +24,7 @@ use crate::personalize::PersonalTensors;
 use crate::seed::RoundSeeds;
 
 impl LoadLocal {
-    /// Skips to training if there is no local state to load.
+    /// Skips to training if all local state is absent.
     pub(in crate::participant) fn enter(
         core: &mut Core,
         plan: Arc<Plan>,
@@ -51,7 +51,7 @@ impl LoadLocal {
         }
     }
 
-    /// A damaged record is an error: starting over would silently discard what this device has learnt.
+    /// A damaged record is an error: starting over would silently discard this device's training.
     pub(in crate::participant) fn loaded(
         self,
         core: &mut Core,
@@ -94,7 +94,7 @@ impl LoadLocal {
 
     /// Continues after the personal tensors were loaded.
     fn recalled(self, core: &mut Core, personal: Option<PersonalTensors>, now: Now) -> State {
-        // Control variates are used with neither personal tensors nor residuals.
+        // Tasks with control variates have neither personal tensors nor residuals.
         if self.plan.keeps_control() {
             return State::LoadLocal(Self { step: LoadStep::Control, ..self });
         }

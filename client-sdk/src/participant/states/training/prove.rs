@@ -11,7 +11,7 @@ use crate::participant::journal::snapshot;
 use crate::participant::states::core::{Core, persist};
 use crate::participant::states::state::State;
 
-/// The outcome of a check, with what must be written before anything depends on it.
+/// The outcome of a check, with the records that must be written before anything depends on it.
 pub(in crate::participant) struct Proof {
     pub(in crate::participant) verdict: Result<(), ProvenanceError>,
     records: Result<Vec<Record>, JournalError>,
@@ -62,7 +62,7 @@ impl Core {
         Proof { verdict, records }
     }
 
-    /// The record of what is remembered of models.
+    /// The record of the memory of models.
     pub(in crate::participant) fn shown_record(&self) -> Result<Record, JournalError> {
         self.shown.encode().map(|bytes| Record::new(snapshot::PROVENANCE.to_owned(), bytes))
     }

@@ -63,7 +63,7 @@ impl Train {
                 }
                 return State::Train(self);
             }
-            // It had its time to save what it needs to go on; the conditions may hold again by now.
+            // It had its time to save the state for resuming; the conditions may hold again by now.
             Err(WorkError::Paused) if core.readiness != Readiness::Ready || self.work.ran_out() => {
                 let then = core.give_up(place, AbandonReason::Conditions, None);
                 return core.without_checkpoint(Some(&self.work), then);
@@ -103,7 +103,7 @@ impl Train {
             Err(ChargeError::Refused(error)) => return core.refuse(place, &error, None),
             Err(ChargeError::Journal(error)) => return State::Finished(Err(error.into())),
         };
-        // Epsilon does not cover a loss: private tasks get none.
+        // Epsilon does not cover a loss, so private tasks do not get it.
         let asks = self.plan.assignment.report_loss && self.plan.assignment.privacy.is_none();
         if asks && (self.session.is_none() || core.settings.security.tell_loss) {
             core.loss = loss_report(place.task, &trained);
@@ -177,7 +177,7 @@ impl Train {
     }
 }
 
-/// The training loss in five bits; nothing if the trainer measured none.
+/// The training loss in five bits; `None` if the trainer did not measure it.
 fn loss_report(task: TaskId, trained: &[(String, MetricValue)]) -> Option<LossReport> {
     let (_, loss) = trained.iter().find(|(name, metric)| name == TRAINING_LOSS && metric.count > 0)?;
     Some(LossReport { task, level: CoarseLoss::of(loss.value)? })

@@ -8,7 +8,7 @@ use crate::participant::states::state::State;
 use crate::participant::task::work::RoundWork;
 
 impl Core {
-    /// Continues with `then` once the journal holds no checkpoint; `work` is the training that is over, if one was.
+    /// Continues with `then` once the journal is free of checkpoints; `work` is the training that is over, if one was.
     pub(in crate::participant) fn without_checkpoint(&mut self, work: Option<&RoundWork>, then: State) -> State {
         match self.no_checkpoint(work) {
             Ok(None) => then,

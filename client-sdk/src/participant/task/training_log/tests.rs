@@ -1,4 +1,4 @@
-//! Tests of runs that overlap, and of what is kept of them.
+//! Tests of runs that overlap, and of their saved results.
 
 use wire::{Attempt, Digest};
 

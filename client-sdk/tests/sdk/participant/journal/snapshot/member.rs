@@ -89,7 +89,7 @@ fn unproven(version: u32, change: impl FnOnce(&mut Assignment)) -> Option<Proven
 
 #[test]
 fn models_that_an_older_journal_lists_are_trained_again() {
-    // Where nothing is known of the coordinator, since these places come without records.
+    // The journal lacks a record of the coordinator, since these places come without records.
     let kept = saved_without(snapshot::PROVENANCE);
     // The folder's record "given" lists versions 0 and 1, and the record of the round counts both inputs.
     for version in 0..=2 {

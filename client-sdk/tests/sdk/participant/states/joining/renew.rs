@@ -77,7 +77,7 @@ fn keys_that_nobody_draws_do_not_keep_a_certificate_from_being_renewed() {
     const HOUR: i64 = 3_600_000;
     // Always due. Half of the time for renewing is over, or is not.
     for (expires_in, waits) in [(9 * HOUR, true), (HOUR, false)] {
-        // The other available devices are missing, so the coordinator draws no cohort.
+        // The other available devices are missing, so the coordinator cannot draw a cohort.
         let hub = Hub::new(4, 1);
         hub.world(|world| {
             (world.renew_at, world.expires_at) =

@@ -77,7 +77,7 @@ async fn with_a_new_token_it_comes_back_with_its_journal_and_gives_no_second_ans
     });
     assert_eq!(&**journal.load("own-of-a-task").unwrap().unwrap(), b"what it has learnt");
 
-    // Afterwards it needs neither the token nor the old file.
+    // Afterwards it works without the token and the old file.
     let again = app(&coordinator, &journal, &new.pem, &Told::default()).build().unwrap();
     let kept = again.certified().unwrap();
     assert!(Issuers::from_pem(&new.pem).unwrap().holder(&leaf(&kept.certificate_pem)).is_some());
@@ -122,7 +122,7 @@ async fn a_token_for_another_participant_makes_it_another_with_the_same_ledgers(
     let new = Arc::new(Ca::new("CA"));
     coordinator.world(|world| {
         world.ca = Some(Arc::clone(&new));
-        // The certificate names it, but not the answer: such a one is refused, and nothing is lost.
+        // The certificate names it, but the answer does not: such an answer is refused, and the state stays.
         world.certified_participant = Some(id(7));
     });
     let told = Told::default();
@@ -136,11 +136,11 @@ async fn a_token_for_another_participant_makes_it_another_with_the_same_ledgers(
     assert_eq!(back.certified().unwrap().participant, id(7));
     let replaced = |event: &Event| matches!(event, Event::AuthorityReplaced { before, .. } if *before == participant());
     assert_eq!(told.lock().unwrap().iter().filter(|event| replaced(event)).count(), 1);
-    // The participant's old identity sent the update of the first round, so the new one sends no other.
+    // The participant's old identity sent the update of the first round, so the new one skips that round.
     coordinator.world(|world| assert_eq!(world.accepted.keys().copied().collect::<Vec<_>>(), [2]));
 }
 
-/// Its session belongs to the old certificate: it sends nothing more in it.
+/// Its session belongs to the old certificate, so it sends no further messages in it.
 #[test]
 fn a_session_of_the_authority_before_is_left_wherever_it_stands() {
     type Is = fn(&Event) -> bool;

@@ -1,5 +1,5 @@
-//! A participant trains ahead of rounds and keeps the update: whenever it dies, the update is in one sum or in none, it is
-//! aggregated without training again, weighted by its age.
+//! A participant trains ahead of rounds and keeps the update: whenever it dies, the update is in at most one sum, and
+//! is aggregated without training again, weighted by its age.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,11 +1,13 @@
 //! A training interrupted after every step yields the same bits as an uninterrupted one.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use learning::Patterns;
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use task_spec::{LocalOptimizer, TrainingPlan};
+use zeroize::Zeroizing;
 
 use super::*;
 use crate::checkpoints::{Checkpoints, Keep, NotKept};
@@ -53,7 +55,7 @@ fn models() -> [Architecture; 4] {
 }
 
 /// Examples of a model, from a seed.
-fn data(architecture: &Architecture, count: usize) -> Dataset {
+pub(crate) fn data(architecture: &Architecture, count: usize) -> Dataset {
     let mut rng = ChaCha8Rng::seed_from_u64(9);
     let classes = architecture.classes();
     match architecture.input() {
@@ -71,7 +73,7 @@ fn data(architecture: &Architecture, count: usize) -> Dataset {
 }
 
 /// With everything that has a state.
-fn plans() -> Vec<TrainingPlan> {
+pub(crate) fn plans() -> Vec<TrainingPlan> {
     let plain = TrainingPlan { epochs: 2, batch_size: 4, learning_rate: 0.1, ..TrainingPlan::default() };
     let adamw = LocalOptimizer::adamw();
     vec![
@@ -107,7 +109,7 @@ fn job(architecture: &Architecture, plan: TrainingPlan, checkpoints: Checkpoints
 }
 
 /// The result of one run, and that of one run for each step, with how many there were.
-fn both_ways(
+pub(crate) fn both_ways(
     plan: &TrainingPlan,
     architecture: &Architecture,
     mut train: impl FnMut(&TrainingJob) -> Result<Trained, TrainerError>,

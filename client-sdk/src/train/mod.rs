@@ -30,6 +30,8 @@ use task_spec::TrainingPlan;
 
 pub(crate) use self::adapted::train_adapters_steered;
 pub use self::adapted::{AdaptedBase, train_adapters};
+#[cfg(feature = "candle")]
+pub(crate) use self::candle::{Module, evaluate_module, train_module, train_module_adapters};
 pub use self::config::{ConfigError, Sgd};
 pub use self::device::{Device, DeviceChoice, DeviceError};
 pub use self::error::TrainError;
@@ -158,10 +160,9 @@ pub(crate) fn train_steered(
     if !constraints.is_empty() {
         learner.constrain(&constraints.flat(start))?;
     }
-    let interrupt = steering.interrupt();
-    learner.interrupt_by(interrupt.clone());
+    learner.interrupt_by(steering.interrupt());
     let mut steps = OnExamples { learner: &mut *learner, examples: &examples };
-    let run = run(plan, start, examples.count(), &mut batches, (steering, &interrupt), &mut steps)?;
+    let run = run(plan, start, examples.count(), &mut batches, steering, &mut steps)?;
     trained(&run, plan, learner.values()?, start, examples.count())
 }
 
@@ -199,7 +200,7 @@ fn run(
     start: &Parameters,
     examples: usize,
     batches: &mut Batches,
-    (steering, interrupt): (&mut dyn Steering, &Interrupt),
+    steering: &mut dyn Steering,
     stepper: &mut dyn Stepper,
 ) -> Result<RunState, TrainError> {
     let reach = Reach::new(narrow(plan.momentum).into(), narrow(plan.proximal_mu).into());
@@ -211,7 +212,7 @@ fn run(
         stepper.restore(&state)?;
         run = earlier;
     }
-    let mut has_moved = false;
+    let (interrupt, mut has_moved) = (steering.interrupt(), false);
     loop {
         if run.tried > 0 && !batches.is_over() {
             match steering.next(run.tried) {

@@ -1,0 +1,142 @@
+//! A comparison of a module's gradients with finite differences of its loss.
+
+use candle_core::{Tensor, Var};
+use rand::{RngExt as _, SeedableRng as _};
+use rand_chacha::ChaCha8Rng;
+
+use crate::train::error::TrainError;
+
+/// Maximum number of examples that the comparison computes.
+pub(super) const EXAMPLES: usize = 4;
+/// Number of directions along which a tensor's derivatives must agree. A wrong gradient agrees along one by chance.
+const DIRECTIONS: usize = 3;
+/// Distances that are tried in turn along a direction, as multiples of the first. A difference across a kink is wrong, and a
+/// shorter or longer one usually avoids the kink.
+const DISTANCES: [f64; 4] = [1.0, 0.3, 3.0, 0.1];
+/// Change of the loss that the first distance aims at, as a share of the loss.
+const CHANGE: f64 = 1e-3;
+/// Bounds of the first distance, as shares of the tensor's largest value.
+const SHARES: [f64; 2] = [1e-4, 3e-2];
+/// Size of the random displacement from the received model, as a share of a tensor's largest value. It leaves points such as 0, at which
+/// an activation has no derivative.
+const DISPLACEMENT: f64 = 1e-2;
+/// Difference between derivatives that is accepted, as a share of the gradient's norm and of the derivatives.
+const TOLERANCE: f64 = 0.03;
+/// Rounding error of a loss in 32 bits: relative, and absolute for losses near zero.
+const ROUNDING: [f64; 2] = [1e-6, 5e-7];
+
+/// Compares the derivatives of `loss` along random directions of every variable that is not `frozen`, by its gradient and by a
+/// central difference. The variables have their values again afterwards.
+///
+/// # Errors
+/// [`TrainError::WrongGradient`] with the first variable's name, [`TrainError::NoGradient`], [`TrainError::RandomLoss`], and errors of
+/// `loss`.
+pub(super) fn verify(
+    variables: &[Var],
+    names: &[&str],
+    frozen: &[bool],
+    loss: &dyn Fn() -> Result<Tensor, TrainError>,
+) -> Result<(), TrainError> {
+    let values: Vec<Tensor> =
+        variables.iter().map(|variable| variable.as_detached_tensor().copy()).collect::<Result<_, _>>()?;
+    let result = compare(variables, names, frozen, loss);
+    for (variable, value) in variables.iter().zip(&values) {
+        variable.set(value)?;
+    }
+    result
+}
+
+fn compare(
+    variables: &[Var],
+    names: &[&str],
+    frozen: &[bool],
+    loss: &dyn Fn() -> Result<Tensor, TrainError>,
+) -> Result<(), TrainError> {
+    let mut draws = ChaCha8Rng::seed_from_u64(0);
+    let free = || variables.iter().zip(names).zip(frozen).filter(|(_, frozen)| !**frozen).map(|(pair, _)| pair);
+    for (variable, _) in free() {
+        let by = DISPLACEMENT * largest(variable)?;
+        let (_, direction) = signs(variable, &mut draws)?;
+        variable.set(&(variable.as_detached_tensor() + direction.affine(by, 0.0)?)?)?;
+    }
+    let at = loss()?;
+    let [first, second] = [number(&at)?, number(&loss()?)?];
+    if (first - second).abs() > 2.0 * rounding(first) {
+        return Err(TrainError::RandomLoss { first, second });
+    }
+    let gradients = at.backward()?;
+    for (variable, name) in free() {
+        let Some(gradient) = gradients.get(variable) else {
+            return Err(TrainError::NoGradient { tensors: format!("`{name}`") });
+        };
+        let gradient: Vec<f64> = gradient.flatten_all()?.to_vec1::<f32>()?.into_iter().map(f64::from).collect();
+        let tensor = Compared { variable, name, loss, at: first };
+        for _ in 0..DIRECTIONS {
+            tensor.along(&gradient, &mut draws)?;
+        }
+    }
+    Ok(())
+}
+
+/// A variable whose derivatives are compared.
+struct Compared<'a> {
+    variable: &'a Var,
+    name: &'a str,
+    loss: &'a dyn Fn() -> Result<Tensor, TrainError>,
+    /// The loss.
+    at: f64,
+}
+
+impl Compared<'_> {
+    /// Compares the derivatives along one direction.
+    fn along(&self, gradient: &[f64], draws: &mut ChaCha8Rng) -> Result<(), TrainError> {
+        let base = self.variable.as_detached_tensor().copy()?;
+        let (signs, direction) = signs(self.variable, draws)?;
+        let norm = gradient.iter().map(|value| value * value).sum::<f64>().sqrt();
+        let computed: f64 = gradient.iter().zip(&signs).map(|(value, sign)| value * f64::from(*sign)).sum();
+        let scale = largest(self.variable)?;
+        let aim = CHANGE * (self.at.abs() + CHANGE) / norm;
+        let first = aim.clamp(SHARES[0] * scale, SHARES[1] * scale);
+        let mut differences = Vec::new();
+        for distance in DISTANCES.map(|factor| factor * first) {
+            let moved = |by: f64| -> Result<f64, TrainError> {
+                self.variable.set(&(&base + direction.affine(by, 0.0)?)?)?;
+                number(&(self.loss)()?)
+            };
+            let difference = (moved(distance)? - moved(-distance)?) / (2.0 * distance);
+            let largest = computed.abs().max(difference.abs());
+            let accepted = TOLERANCE * (norm + largest) + rounding(self.at) / distance;
+            // NaN is no agreement.
+            if (computed - difference).abs() <= accepted {
+                self.variable.set(&base)?;
+                return Ok(());
+            }
+            differences.push(difference);
+        }
+        self.variable.set(&base)?;
+        let difference = differences.first().copied().unwrap_or(f64::NAN);
+        Err(TrainError::WrongGradient { tensor: self.name.to_owned(), computed, difference })
+    }
+}
+
+/// A random direction: each coordinate is 1 or -1. As numbers, and as a tensor of the variable's shape.
+fn signs(variable: &Var, draws: &mut ChaCha8Rng) -> Result<(Vec<f32>, Tensor), TrainError> {
+    let signs: Vec<f32> = (0..variable.elem_count()).map(|_| if draws.random::<bool>() { 1.0 } else { -1.0 }).collect();
+    let direction = Tensor::from_slice(&signs, variable.shape(), variable.device())?;
+    Ok((signs, direction))
+}
+
+/// The largest magnitude in a variable, at least 0.1.
+fn largest(variable: &Var) -> Result<f64, TrainError> {
+    let largest = variable.as_detached_tensor().abs()?.flatten_all()?.max(0)?.to_scalar::<f32>()?;
+    Ok(f64::from(largest).max(0.1))
+}
+
+fn number(loss: &Tensor) -> Result<f64, TrainError> {
+    Ok(loss.to_scalar::<f32>()?.into())
+}
+
+/// Bound of the rounding error of a loss.
+fn rounding(loss: f64) -> f64 {
+    ROUNDING[0] * loss.abs() + ROUNDING[1]
+}

@@ -15,6 +15,8 @@ pub(crate) enum Data {
 
 /// Most elements of one tensor.
 const MAX_ELEMENTS: i64 = 1 << 28;
+/// Most axes of a tensor, also of those between the operations of which an operator is made.
+pub(crate) const MAX_RANK: usize = 32;
 
 impl Data {
     pub(crate) fn element(&self) -> Element {
@@ -118,19 +120,23 @@ pub(crate) fn decode(tensor: proto::Tensor) -> Result<(Vec<i64>, Data), String> 
     }
 }
 
-/// Number of elements of a shape.
+/// Number of elements of a shape. The product of any of its sizes, too, is at most 2^28.
 pub(crate) fn count(dims: &[i64]) -> Result<usize, String> {
+    if dims.len() > MAX_RANK {
+        return Err(format!("a shape has {} axes; at most {MAX_RANK} are supported", dims.len()));
+    }
+    // Other sizes beside a 0 are bounded as well.
     let mut product: i64 = 1;
     for dim in dims {
         if *dim < 0 {
             return Err(format!("shape {dims:?} has a negative size"));
         }
         product = product
-            .checked_mul(*dim)
+            .checked_mul((*dim).max(1))
             .filter(|product| *product <= MAX_ELEMENTS)
             .ok_or_else(|| format!("shape {dims:?} has more than {MAX_ELEMENTS} elements"))?;
     }
-    usize::try_from(product).map_err(|error| error.to_string())
+    usize::try_from(if dims.contains(&0) { 0 } else { product }).map_err(|error| error.to_string())
 }
 
 /// Elements of `N` bytes.

@@ -117,7 +117,7 @@ pub enum Arithmetic {
     Mul,
     /// `a / b`; integers are truncated, and division by 0 is an error.
     Div,
-    /// `a^b`.
+    /// `a^b`; integers wrap, and take a constant as `b`, from 0 to 2^32 - 1.
     Pow,
     /// The remainder with the sign of `b`; no gradient with respect to `b`.
     Mod,
@@ -222,7 +222,7 @@ pub enum Reduction {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Padding {
-    /// A number.
+    /// A finite number.
     Constant(f32),
     /// The nearest element.
     Edge,

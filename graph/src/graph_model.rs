@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::element::Element;
 use crate::graph_error::GraphError;
-use crate::infer::infer;
+use crate::infer::{infer, shapes};
 use crate::loss::Loss;
 use crate::model::{Graph, ValueId};
 use crate::size::Point;
@@ -33,29 +33,24 @@ impl GraphModel {
     /// As [`Graph::check`]; which output the loss needs.
     pub fn new(graph: Graph, loss: Loss) -> Result<Self, GraphError> {
         graph.check()?;
-        let mut found: Vec<(Vec<usize>, Option<usize>)> = Vec::new();
+        let mut found: Option<Option<usize>> = None;
         for point in graph.sample_points() {
-            let shapes = infer(&graph, point)?;
+            let shapes = shapes(&graph, point)?;
             let [output, ..] = &graph.outputs[..] else {
                 return Err(GraphError::Graph("has no output".to_owned()));
             };
             let wrong = |detail| GraphError::Tensor { kind: "output", name: output.name.clone(), detail };
             let kind = shapes.get(output.value);
-            if kind.element != Element::F32 || kind.shape.first() != Some(&(point.batch as usize)) {
+            if kind.element != Element::F32 {
                 return Err(wrong(format!("is {kind:?}; a loss needs floats [batch, ...]")));
             }
             let classes = loss.classes(&kind.shape);
             let classes = classes.map_err(|detail| wrong(format!("the loss {} {detail}", loss.name())))?;
-            found.push((kind.shape[1..].to_vec(), classes));
-            // The first two points differ in the batch alone.
-            let depends = found.len() == 2 && found[0].0 != found[1].0;
-            if depends || found[0].1 != classes {
-                return Err(wrong(
-                    "has sizes after its first axis that depend on the batch, or classes on the length".to_owned(),
-                ));
+            if *found.get_or_insert(classes) != classes {
+                return Err(wrong("has a number of classes that depends on the length".to_owned()));
             }
         }
-        let classes = found.first().and_then(|(_, classes)| *classes);
+        let classes = found.flatten();
         Ok(Self { graph, loss, classes })
     }
 

@@ -7,6 +7,7 @@
 
 mod attributes;
 mod check;
+mod cost;
 mod decode;
 mod element;
 mod floats;
@@ -23,7 +24,8 @@ pub use attributes::{
     Activation, Arithmetic, Comparison, Convolution, Direction, Logic, Padding, Pool, PoolKind, Recurrence,
     RecurrentCell, Reduction, Resampling, ResizeCoordinates,
 };
-pub use check::{MAX_BYTES, MAX_NODES};
+pub use check::{MAX_BYTES, MAX_CONSTANT_BYTES, MAX_NODES};
+pub use cost::{Cost, MAX_MEMORY, MAX_MULTIPLY_ADDS, cost};
 pub use decode::{decode, encode};
 pub use element::Element;
 pub use graph_error::GraphError;
@@ -32,5 +34,5 @@ pub use infer::{infer, slice_positions, wrapped};
 pub use loss::Loss;
 pub use model::{Constant, Graph, Input, Lengths, Node, Output, Parameter, ValueId, Values};
 pub use operation::Operation;
-pub use shapes::{MAX_ELEMENTS, MAX_RANK, MAX_VALUES, Shapes, TensorType};
+pub use shapes::{MAX_ELEMENTS, MAX_RANK, Shapes, TensorType};
 pub use size::{Point, Size};

@@ -7,8 +7,6 @@ use crate::model::ValueId;
 pub const MAX_RANK: usize = 8;
 /// Maximum number of elements of a tensor.
 pub const MAX_ELEMENTS: usize = 1 << 28;
-/// Maximum number of elements of all values together, so that a training fits into memory.
-pub const MAX_VALUES: usize = 1 << 29;
 
 /// Type and sizes of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -75,6 +75,9 @@ fn strides(shape: &[i64]) -> Vec<usize> {
 
 /// For each element of a result in row-major order: the sum over axes of position times that axis's distance.
 fn walk(shape: &[i64], distances: &[usize]) -> Vec<usize> {
+    if shape.contains(&0) {
+        return Vec::new();
+    }
     let mut positions = vec![0];
     for (size, distance) in shape.iter().zip(distances) {
         let size = to_usize(*size);

@@ -66,7 +66,8 @@ impl Builder {
         for (value, plan) in plans.iter().enumerate() {
             self.place(value, plan, &mut assembly, &mut numbers);
         }
-        let used: Vec<bool> = (0..self.initializers.len()).map(|number| numbers.contains(&number)).collect();
+        let mut used = vec![false; self.initializers.len()];
+        numbers.iter().for_each(|number| used[*number] = true);
         let mut parameters = Vec::new();
         let mut unused = Vec::new();
         for (used, initializer) in used.iter().zip(std::mem::take(&mut self.initializers)) {

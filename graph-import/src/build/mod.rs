@@ -2,22 +2,29 @@
 
 mod eval;
 mod finish;
+mod names;
 mod shape;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use graph::{Element, Input, Operation, Size};
+use graph::{Element, Input, Operation, Reduction, Size};
 
-pub(crate) use self::eval::{Known, reduce};
+pub(crate) use self::eval::Known;
+pub(crate) use self::names::Readers;
+use self::names::label;
 pub(crate) use self::shape::broadcast;
 use crate::data::Data;
 use crate::points::Points;
 
 /// Most elements of a result that is computed at import.
 const MAX_KNOWN: i64 = 1 << 18;
-/// Most elements that are computed at import in all.
+/// Most elements that are computed at import in all, and that constants of nodes have in all.
 const MAX_WORK: usize = 1 << 27;
+/// Most elements of a value that plays the part of an attribute.
+const MAX_FIXED: usize = 4096;
+/// Most nodes of a graph in the making.
+const MAX_NODES: usize = 1 << 20;
 
 /// Number of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,10 +78,12 @@ pub(crate) struct Builder {
     values: Vec<Value>,
     nodes: Vec<Node>,
     work: usize,
+    /// Elements of constants, those of the file's own initializers excepted.
+    stored: usize,
     /// Name of the node that is lowered.
-    pub(crate) place: String,
+    place: String,
     /// Nodes that read a parameter, by its position among the initializers.
-    pub(crate) readers: BTreeMap<usize, Vec<String>>,
+    pub(crate) readers: BTreeMap<usize, Readers>,
 }
 
 type Result<T> = std::result::Result<T, String>;
@@ -88,9 +97,28 @@ impl Builder {
             values: Vec::new(),
             nodes: Vec::new(),
             work: 0,
+            stored: 0,
             place: String::new(),
             readers: BTreeMap::new(),
         }
+    }
+
+    /// Sets the name of the node that is lowered.
+    pub(crate) fn begin(&mut self, name: &str) {
+        self.place = label(name);
+    }
+
+    /// Ends the file's own initializers, whose size is that of the file.
+    pub(crate) fn end_initializers(&mut self) {
+        self.stored = 0;
+    }
+
+    /// Checks that the nodes visited so far do not bring too many constants, as those of functions do at each call.
+    pub(crate) fn check_stored(&self) -> Result<()> {
+        if self.stored > MAX_WORK {
+            return Err(format!("the constants of nodes have more than {MAX_WORK} elements in all"));
+        }
+        Ok(())
     }
 
     pub(crate) fn points(&self) -> &Points {
@@ -105,6 +133,7 @@ impl Builder {
     /// Adds an input.
     pub(crate) fn input(&mut self, input: Input) -> Result<Id> {
         let shapes = self.shapes_of(&input.shape)?;
+        shapes.iter().try_for_each(|shape| crate::data::count(shape).map(drop))?;
         let (element, origin) = (input.element, Origin::Input(self.inputs.len()));
         self.inputs.push(input);
         Ok(self.push(Value { element, shapes, known: None, origin }))
@@ -114,6 +143,7 @@ impl Builder {
     pub(crate) fn parameter(&mut self, initializer: Initializer) -> Id {
         let shapes = vec![initializer.shape.clone(); self.points.len()];
         let origin = Origin::Parameter(self.initializers.len());
+        self.stored = self.stored.saturating_add(initializer.values.len());
         self.initializers.push(initializer);
         self.push(Value { element: Element::F32, shapes, known: None, origin })
     }
@@ -121,7 +151,8 @@ impl Builder {
     /// Adds a constant.
     pub(crate) fn constant(&mut self, name: &str, shape: Vec<i64>, data: Data) -> Id {
         let shapes = vec![shape; self.points.len()];
-        let (element, origin) = (data.element(), Origin::Constant(name.to_owned()));
+        let (element, origin) = (data.element(), Origin::Constant(label(name)));
+        self.stored = self.stored.saturating_add(data.len());
         self.push(Value { element, shapes, known: Some(vec![data]), origin })
     }
 
@@ -138,6 +169,7 @@ impl Builder {
     /// Adds a value that is known at each point.
     pub(crate) fn computed(&mut self, shapes: Vec<Vec<i64>>, data: Vec<Data>) -> Id {
         let element = data.first().map_or(Element::I64, Data::element);
+        self.stored = data.iter().fold(self.stored, |sum, data| sum.saturating_add(data.len()));
         self.push(Value { element, shapes, known: Some(data), origin: Origin::Computed })
     }
 
@@ -158,6 +190,9 @@ impl Builder {
 
     /// Adds a node, and computes its result if it reads nothing but known elements.
     pub(crate) fn add_all(&mut self, operation: Operation, inputs: &[Id]) -> Result<Vec<Id>> {
+        if self.nodes.len() >= MAX_NODES {
+            return Err(format!("the file takes more than {MAX_NODES} operations"));
+        }
         let elements: Vec<Element> = inputs.iter().map(|id| self.element(*id)).collect();
         let element = shape::element(&operation, &elements);
         let mut results: Vec<Vec<Vec<i64>>> = vec![Vec::new(); operation.outputs() as usize];
@@ -180,24 +215,47 @@ impl Builder {
     }
 
     fn compute(&mut self, operation: &Operation, inputs: &[Id], shapes: &[Vec<i64>]) -> Result<Option<Vec<Data>>> {
-        let small = |shape: &Vec<i64>| shape.iter().product::<i64>() <= MAX_KNOWN;
+        // Sizes beside a 0 take time as well.
+        let small = |shape: &Vec<i64>| shape.iter().map(|size| (*size).max(1)).product::<i64>() <= MAX_KNOWN;
         let is_known = |id: &Id| self.values[id.0].known.is_some() && self.values[id.0].shapes.iter().all(small);
         if !inputs.iter().all(is_known) || !shapes.iter().all(small) {
             return Ok(None);
         }
         let mut all = Vec::new();
-        for (number, point) in self.points.iter().enumerate() {
+        let points: Vec<_> = self.points.iter().collect();
+        for (number, point) in points.into_iter().enumerate() {
             let known: Option<Vec<Known<'_>>> = inputs.iter().map(|id| self.known_at(*id, number)).collect();
             let Some(known) = known else { return Ok(None) };
             let Some(data) = eval::evaluate(operation, &known, &shapes[number], point) else { return Ok(None) };
-            self.work += data.len() + known.iter().map(|known| known.data.len()).sum::<usize>();
-            if self.work > MAX_WORK {
-                return Err("the file computes too much from constants".to_owned());
-            }
+            let read = known.iter().map(|known| known.data.len()).sum::<usize>();
+            self.count_work(data.len().saturating_add(read))?;
             all.push(data);
         }
         if all.windows(2).all(|pair| pair[0].is_same(&pair[1])) {
             all.truncate(1);
+        }
+        Ok(Some(all))
+    }
+
+    /// Counts elements that are computed.
+    fn count_work(&mut self, elements: usize) -> Result<()> {
+        self.work = self.work.saturating_add(elements);
+        if self.work > MAX_WORK {
+            return Err(format!("the file computes more than {MAX_WORK} elements from constants"));
+        }
+        Ok(())
+    }
+
+    /// A reduction of known integers at each point; `None` if they are unknown or not reduced at import.
+    pub(crate) fn reduce(&mut self, id: Id, by: Reduction, axes: &[u32]) -> Result<Option<Vec<Data>>> {
+        let mut all = Vec::new();
+        for number in 0..self.points.len() {
+            let Some(size) = self.known_at(id, number).map(|known| known.data.len()) else { return Ok(None) };
+            self.count_work(size)?;
+            let Some(data) = self.known_at(id, number).and_then(|known| eval::reduce(known, by, axes)) else {
+                return Ok(None);
+            };
+            all.push(data);
         }
         Ok(Some(all))
     }
@@ -210,12 +268,15 @@ impl Builder {
         Some(Known { shape: &value.shapes[number], data })
     }
 
-    /// Elements that are the same at all points; those of a parameter as it is in the file.
+    /// Elements that are the same at all points; those of a parameter as it is in the file. `None` for others, and for
+    /// more than any attribute has.
     pub(crate) fn fixed(&self, id: Id) -> Option<Data> {
         let value = &self.values[id.0];
         match (&value.known, &value.origin) {
-            (Some(known), _) if known.len() == 1 => Some(known[0].clone()),
-            (None, Origin::Parameter(number)) => Some(Data::F32(self.initializers[*number].values.to_vec())),
+            (Some(known), _) if known.len() == 1 => (known[0].len() <= MAX_FIXED).then(|| known[0].clone()),
+            (None, Origin::Parameter(number)) if self.initializers[*number].values.len() <= MAX_FIXED => {
+                Some(Data::F32(self.initializers[*number].values.to_vec()))
+            }
             (_, Origin::Input(_) | Origin::Parameter(_) | Origin::Constant(_) | Origin::Computed | Origin::Node(_)) => {
                 None
             }
@@ -234,6 +295,9 @@ impl Builder {
             let known =
                 self.known_at(id, number).ok_or("a size depends on the examples; it must follow from shapes")?;
             let Data::I64(row) = known.data else { return Err("sizes are no integers".to_owned()) };
+            if row.len() > MAX_FIXED {
+                return Err(format!("it has {} sizes or positions; at most {MAX_FIXED} are supported", row.len()));
+            }
             columns.resize(row.len(), Vec::new());
             for (column, value) in columns.iter_mut().zip(row) {
                 column.push(*value);
@@ -271,12 +335,18 @@ impl Builder {
     }
 
     /// The values of a size along an axis, for each point.
+    ///
+    /// # Panics
+    /// If the value has no such axis.
     pub(crate) fn dims(&self, id: Id, axis: usize) -> Vec<i64> {
         self.values[id.0].shapes.iter().map(|shape| shape[axis]).collect()
     }
 
     /// A size that is the same at all points.
     pub(crate) fn fixed_dim(&self, id: Id, axis: usize) -> Result<i64> {
+        if axis >= self.rank(id) {
+            return Err(format!("it needs an axis {axis}, but has {} axes", self.rank(id)));
+        }
         let dims = self.dims(id, axis);
         let first = dims[0];
         if dims.iter().all(|dim| *dim == first) {

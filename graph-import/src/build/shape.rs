@@ -95,8 +95,10 @@ pub(crate) fn infer(operation: &Operation, inputs: &[&[i64]], point: Point) -> R
             .collect(),
         Operation::Resize { to, .. } => [&first()?[..2], &sizes(to, point)?].concat(),
         Operation::Range { start, end, step } => {
-            let (start, end, step) = (at(*start, point)?, at(*end, point)?, i64::from(*step));
-            vec![((end - start + step - step.signum()) / step).max(0)]
+            let (start, end) = (i128::from(at(*start, point)?), i128::from(at(*end, point)?));
+            let (distance, step) = (end - start, i128::from(*step));
+            let count = (distance + step - step.signum()).checked_div(step).ok_or("a range has the step 0")?;
+            vec![i64::try_from(count.max(0)).map_err(|_| format!("a range has {count} integers, which is too many"))?]
         }
         Operation::Fill { shape } => sizes(shape, point)?,
         Operation::Recurrent(recurrence) => return Ok(recurrent(first()?, second()?, recurrence, operation.outputs())),

@@ -53,7 +53,33 @@ fn positions_are_inside(graph: &Graph, shapes: &Shapes, point: Point) -> bool {
                 }
                 of(0)
             }
-            _ => None,
+            Operation::Range { .. }
+            | Operation::Cast { .. }
+            | Operation::Arithmetic(_)
+            | Operation::Activation(_)
+            | Operation::Comparison(_)
+            | Operation::Logic(_)
+            | Operation::Where
+            | Operation::MatMul
+            | Operation::Gemm { .. }
+            | Operation::Conv(_)
+            | Operation::ConvTranspose { .. }
+            | Operation::Pool(_)
+            | Operation::Reduce { .. }
+            | Operation::ArgMax { .. }
+            | Operation::Softmax { .. }
+            | Operation::LogSoftmax { .. }
+            | Operation::LayerNorm { .. }
+            | Operation::GroupNorm { .. }
+            | Operation::BatchNorm { .. }
+            | Operation::Dropout { .. }
+            | Operation::Concat { .. }
+            | Operation::GatherElements { .. }
+            | Operation::Pad { .. }
+            | Operation::Resize { .. }
+            | Operation::Triangle { .. }
+            | Operation::CumSum { .. }
+            | Operation::Recurrent(_) => None,
         };
         largest.extend(std::iter::repeat_n(found, node.operation.outputs() as usize));
     }

@@ -1,12 +1,12 @@
 //! Visits the nodes of a file in order and lowers each.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
 use graph::{Element, Size};
 
 use super::file::{Imported, Shared, Stored, Tensor};
-use crate::build::{Builder, Id, Initializer};
+use crate::build::{Builder, Id, Initializer, Readers};
 use crate::data::{self, Data};
 use crate::decode::{is_onnx, opset};
 use crate::error::{ImportError, Place, Warning};
@@ -75,11 +75,14 @@ impl<'a> Run<'a> {
         stored: &[Stored],
         inputs: &[graph::Input],
     ) -> Result<Imported, ImportError> {
+        let mut initialized = BTreeSet::new();
         for initializer in stored {
             let id = self.initializer(initializer);
+            initialized.insert(id);
             self.define(&initializer.name, id)
                 .map_err(|why| ImportError::Initializer { name: initializer.name.clone(), why })?;
         }
+        self.builder.end_initializers();
         let mut inputs = inputs.iter();
         let names: Vec<&str> = self.graph.inputs.iter().map(|value| value.name.as_str()).collect();
         for (number, name) in names.iter().enumerate() {
@@ -87,7 +90,7 @@ impl<'a> Run<'a> {
             if let Some(value) = self.options.values.get(*name) {
                 let id = self.fixed_input(number, *value).map_err(wrong)?;
                 self.define(name, id).map_err(wrong)?;
-            } else if !stored.iter().any(|stored| stored.name == *name) {
+            } else if self.look_up(name).is_none_or(|id| !initialized.contains(&id)) {
                 let Some(input) = inputs.next() else { continue };
                 let id = self.builder.input(input.clone()).map_err(wrong)?;
                 self.define(name, id).map_err(wrong)?;
@@ -173,12 +176,13 @@ impl<'a> Run<'a> {
             if depth > MAX_DEPTH {
                 return Err(wrong(format!("functions and branches are more than {MAX_DEPTH} deep")));
             }
+            self.builder.check_stored().map_err(wrong)?;
             let substituted = substitute(node, around);
             let node = substituted.as_ref().unwrap_or(node);
             let inputs = self.inputs_of(node).map_err(wrong)?;
             let function = self.functions.get(&(node.domain.as_str(), node.operator.as_str())).copied();
             let results = match function {
-                Some(function) => self.call(function, node, &inputs, depth, &place)?,
+                Some(function) => self.call((function, node), &inputs, around.opset, depth, &place)?,
                 None if node.operator == "If" && is_onnx(&node.domain) => {
                     self.branch(node, &inputs, around, depth, &place)?
                 }
@@ -220,7 +224,7 @@ impl<'a> Run<'a> {
             return Err(lower::why_foreign(&node.domain));
         }
         self.note_readers(node, &inputs, place);
-        self.builder.place.clone_from(&node.name);
+        self.builder.begin(&node.name);
         let mut context = Context {
             builder: &mut self.builder,
             node,
@@ -243,30 +247,32 @@ impl<'a> Run<'a> {
             if node.operator == "Conv" && position == 2 && traps::is_invented(&self.file_names[number]) {
                 self.folded.push(Warning::FoldedBatchNorm { place: place.clone(), bias: name });
             }
-            let reader = match node.operator.as_str() {
-                "Shape" | "Size" | "Identity" | "Dropout" => continue,
-                "CastLike" if position == 1 => continue,
-                // Parts of one tensor, for example the gates of a recurrence.
-                "Slice" | "Split" => "slices".to_owned(),
-                _ => place.to_string(),
-            };
             let readers = self.builder.readers.entry(number).or_default();
-            if !readers.contains(&reader) {
-                readers.push(reader);
+            match node.operator.as_str() {
+                "Shape" | "Size" | "Identity" | "Dropout" => {}
+                "CastLike" if position == 1 => {}
+                // Parts of one tensor, for example the gates of a recurrence.
+                "Slice" | "Split" => readers.add_slice(),
+                _ => readers.add(place.to_string()),
             }
         }
     }
 
     fn call(
         &mut self,
-        function: &Function,
-        node: &Node,
+        (function, node): (&Function, &Node),
         inputs: &[Option<Id>],
+        outer: i64,
         depth: usize,
         place: &Place,
     ) -> Result<Vec<Option<Id>>, ImportError> {
         let wrong = |why: String| ImportError::Node { place: place.clone(), why };
-        let opset = if function.opset_import.is_empty() { Ok(18) } else { opset(&function.opset_import).or(Ok(18)) };
+        // A function that names no version of ONNX's operators uses none, or those of its caller.
+        let opset = if function.opset_import.iter().any(|set| is_onnx(&set.domain)) {
+            opset(&function.opset_import).map_err(|why| wrong(format!("the function `{}`: {why}", function.name)))?
+        } else {
+            outer
+        };
         let mut scope = Scope::default();
         for (name, id) in function.inputs.iter().zip(inputs) {
             if let Some(id) = id {
@@ -274,7 +280,7 @@ impl<'a> Run<'a> {
             }
         }
         self.scopes.push(scope);
-        let around = Around { opset: opset.map_err(wrong)?, call: Some((function, node)) };
+        let around = Around { opset, call: Some((function, node)) };
         let done = self.nodes(&function.nodes, around, depth + 1);
         let results = function.outputs.iter().map(|name| self.look_up(name)).collect();
         self.scopes.pop();
@@ -324,10 +330,10 @@ impl<'a> Run<'a> {
         })?;
         for number in &finished.numbers {
             let name = &self.file_names[*number];
-            if let Some(readers) = readers.get(number).filter(|readers| readers.len() > 1)
+            if let Some(Readers { names, .. }) = readers.get(number).filter(|readers| readers.names.len() > 1)
                 && !self.options.tied.contains(name)
             {
-                return Err(ImportError::Merged { name: name.clone(), readers: readers.clone() });
+                return Err(ImportError::Merged { name: name.clone(), readers: names.clone() });
             }
             if traps::is_invented(name) && !self.options.names.contains_key(name) {
                 self.warnings.push(Warning::InventedName(name.clone()));

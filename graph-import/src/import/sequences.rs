@@ -1,7 +1,8 @@
 //! Splits into sequences, of which single parts are read: PyTorch's `chunk` and `split` as they are exported. Each read
 //! part becomes a slice.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use super::file::{Shared, Stored};
 use crate::data::{self, Data};
@@ -18,8 +19,8 @@ struct Split {
 enum Parts {
     /// All have this size; the last one may be smaller.
     Equal(i64),
-    /// One size for each.
-    Each(Vec<i64>),
+    /// The position after each of them; several splits share it.
+    Each(Rc<Vec<i64>>),
 }
 
 impl Parts {
@@ -30,12 +31,21 @@ impl Parts {
                 let start = size.checked_mul(i64::try_from(index).ok()?)?;
                 Some((start, start.checked_add(*size)?))
             }
-            Self::Each(sizes) => {
-                let start: i64 = sizes.get(..index)?.iter().sum();
-                Some((start, start.checked_add(*sizes.get(index)?)?))
+            Self::Each(ends) => {
+                let start = index.checked_sub(1).map_or(Some(0), |before| ends.get(before).copied())?;
+                Some((start, *ends.get(index)?))
             }
         }
     }
+}
+
+/// The position after each part of these sizes, as far as they are numbers of 64 bits.
+fn ends(sizes: &[i64]) -> Vec<i64> {
+    let add = |end: &mut i64, size: &i64| {
+        *end = end.checked_add(*size)?;
+        Some(*end)
+    };
+    sizes.iter().scan(0, add).collect()
 }
 
 /// Replaces every `SequenceAt` of a `SplitToSequence`, both with known integers, by a `Slice`. A split whose parts are all
@@ -53,6 +63,7 @@ pub(super) fn unroll(graph: &mut proto::Graph, stored: &[Stored]) {
         }
     }
     let mut splits = BTreeMap::new();
+    let mut shared: BTreeMap<String, Rc<Vec<i64>>> = BTreeMap::new();
     for node in graph.nodes.iter().filter(|node| node.operator == "SplitToSequence" && node.domain.is_empty()) {
         let (Some(input), Some(split), [output]) = (node.inputs.first(), node.inputs.get(1), &node.outputs[..]) else {
             continue;
@@ -60,7 +71,7 @@ pub(super) fn unroll(graph: &mut proto::Graph, stored: &[Stored]) {
         let parts = match integers.get(split).map(Vec::as_slice) {
             // A single number is the size of each part, as is one size of a list of one.
             Some([size]) => Parts::Equal(*size),
-            Some(sizes) => Parts::Each(sizes.to_vec()),
+            Some(sizes) => Parts::Each(Rc::clone(shared.entry(split.clone()).or_insert_with(|| Rc::new(ends(sizes))))),
             None => continue,
         };
         let axis = attribute(node, "axis").map_or(0, |attribute| attribute.integer);
@@ -77,10 +88,10 @@ pub(super) fn unroll(graph: &mut proto::Graph, stored: &[Stored]) {
             "Slice".clone_into(&mut node.operator);
         }
     }
-    let read: Vec<String> = graph.nodes.iter().flat_map(|node| &node.inputs).cloned().collect();
-    let outputs: Vec<String> = graph.outputs.iter().map(|output| output.name.clone()).collect();
+    let outputs = graph.outputs.iter().map(|output| &output.name);
+    let read: BTreeSet<String> = graph.nodes.iter().flat_map(|node| &node.inputs).chain(outputs).cloned().collect();
     graph.nodes.retain(|node| match &node.outputs[..] {
-        [output] if splits.contains_key(output) => read.contains(output) || outputs.contains(output),
+        [output] if splits.contains_key(output) => read.contains(output),
         _ => true,
     });
 }
@@ -106,4 +117,19 @@ fn attribute<'a>(node: &'a Node, name: &str) -> Option<&'a Attribute> {
 /// An attribute with one integer in a list.
 fn list(name: &str, value: i64) -> Attribute {
     Attribute { name: name.to_owned(), integers: vec![value], ..Attribute::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_sizes_that_overflow_have_no_bounds() {
+        let parts = Parts::Each(Rc::new(ends(&[3, 4, i64::MAX, 5])));
+        assert_eq!(parts.bounds(0), Some((0, 3)));
+        assert_eq!(parts.bounds(1), Some((3, 7)));
+        assert_eq!(parts.bounds(2), None);
+        assert_eq!(Parts::Equal(i64::MAX).bounds(2), None);
+        assert_eq!(Parts::Equal(4).bounds(2), Some((8, 12)));
+    }
 }

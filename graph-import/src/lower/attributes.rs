@@ -2,7 +2,7 @@
 
 use super::context::{Context, Result, small};
 use crate::build::Id;
-use crate::data::Data;
+use crate::data::{Data, MAX_RANK};
 use crate::proto::Attribute;
 
 impl Context<'_> {
@@ -72,6 +72,9 @@ impl Context<'_> {
 
     /// Axes, ascending and counted from 0.
     pub(crate) fn axes(&self, axes: &[i64], rank: usize) -> Result<Vec<u32>> {
+        if rank > MAX_RANK {
+            return Err(format!("it has {rank} axes; at most {MAX_RANK} are supported"));
+        }
         let mut axes: Vec<u32> = axes.iter().map(|axis| self.axis(*axis, rank)).collect::<Result<_>>()?;
         axes.sort_unstable();
         if axes.windows(2).any(|pair| pair[0] == pair[1]) {

@@ -24,17 +24,22 @@ fn convolution(c: &Context<'_>, x: Id, w: Id) -> Result<(Convolution, Vec<u32>)>
         return Err(format!("its weights have {} axes, its input {}", c.builder.rank(w), axes + 2));
     }
     let kernel = (2..axes + 2).map(|axis| small(c.builder.fixed_dim(w, axis)?, "a size of the kernel"));
+    let kernel = positive(kernel.collect::<Result<_>>()?, "kernel_shape")?;
     let of = Convolution {
         strides: positive(c.spatial("strides", axes, 1)?, "strides")?,
         pads: Vec::new(),
         dilations: positive(c.spatial("dilations", axes, 1)?, "dilations")?,
         groups: small(c.int("group", 1), "group")?,
     };
-    Ok((of, kernel.collect::<Result<_>>()?))
+    Ok((of, kernel))
 }
 
 fn positive(values: Vec<u32>, name: &str) -> Result<Vec<u32>> {
-    if values.contains(&0) { Err(format!("its attribute `{name}` contains 0")) } else { Ok(values) }
+    if values.contains(&0) {
+        Err(format!("its `{name}` {values:?} contains 0; 1 or more is right"))
+    } else {
+        Ok(values)
+    }
 }
 
 fn spatial_axes(c: &Context<'_>, x: Id) -> Result<usize> {
@@ -91,7 +96,9 @@ pub(super) fn conv_transpose(c: &mut Context<'_>) -> Result<Id> {
             let (size, stride) = (c.builder.fixed_dim(x, axis + 2)?, i64::from(of.strides[axis]));
             let window = i64::from(kernel[axis] - 1) * i64::from(of.dilations[axis]) + 1;
             let target = wanted.as_ref().and_then(|wanted| wanted.get(axis).copied()).unwrap_or(size * stride);
-            let total = (size - 1) * stride + i64::from(output_padding[axis]) + window - target;
+            let whole = (size - 1) * stride + i64::from(output_padding[axis]) + window;
+            let total =
+                whole.checked_sub(target).ok_or_else(|| format!("its `output_shape` {target} is out of range"))?;
             let (less, more) = (small(total / 2, "padding")?, small(total - total / 2, "padding")?);
             pads.push(if automatic == "SAME_UPPER" { (less, more) } else { (more, less) });
         }

@@ -35,9 +35,11 @@ pub(super) fn einsum(c: &mut Context<'_>) -> Result<Id> {
     let is_plain = |letters: &str| {
         letters.chars().all(|letter| letter.is_ascii_alphabetic() && letters.matches(letter).count() == 1)
     };
-    if ![left, right, result].into_iter().all(is_plain)
-        || left.len() != c.builder.rank(a)
+    // The lengths come first: they bound the letters.
+    if left.len() != c.builder.rank(a)
         || right.len() != c.builder.rank(b)
+        || result.len() > left.len() + right.len()
+        || ![left, right, result].into_iter().all(is_plain)
     {
         return Err(unsupported());
     }

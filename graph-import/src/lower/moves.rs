@@ -7,6 +7,8 @@ use crate::build::{Id, broadcast};
 
 /// A position beyond every end.
 const FAR: i64 = i32::MAX as i64;
+/// Largest block of pixels that becomes channels.
+const MAX_BLOCK: i64 = 1 << 14;
 
 pub(super) fn reshape(c: &mut Context<'_>) -> Result<Id> {
     let x = c.input(0)?;
@@ -277,8 +279,8 @@ pub(super) fn pad(c: &mut Context<'_>) -> Result<Id> {
 pub(super) fn depth_space(c: &mut Context<'_>) -> Result<Id> {
     let x = c.input(0)?;
     let block = c.int("blocksize", 0);
-    if c.builder.rank(x) != 4 || block <= 0 {
-        return Err("it needs four axes and a block size above 0".to_owned());
+    if c.builder.rank(x) != 4 || !(1..=MAX_BLOCK).contains(&block) {
+        return Err(format!("it needs four axes and a block size from 1 to {MAX_BLOCK}, not {block}"));
     }
     let is_depth = c.node.operator == "DepthToSpace";
     let column_row = c.text("mode", "DCR") == "CRD";

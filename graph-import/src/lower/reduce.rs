@@ -3,8 +3,7 @@
 use graph::{Activation, Arithmetic, Element, Operation, Reduction};
 
 use super::context::{Context, Result};
-use crate::build::{self, Id};
-use crate::data::Data;
+use crate::build::Id;
 
 pub(super) fn global(c: &mut Context<'_>) -> Result<Id> {
     let x = c.input(0)?;
@@ -50,10 +49,7 @@ fn reduced(c: &mut Context<'_>, x: Id, by: Reduction, axes: Vec<u32>, keep: bool
         return c.add(Operation::Reduce { by, axes, keep }, &[x]);
     }
     if element == Element::I64 && c.builder.is_known(x) {
-        let points = 0..c.builder.points().len();
-        let known: Option<Vec<Data>> =
-            points.map(|point| build::reduce(c.builder.known_at(x, point)?, by, &axes)).collect();
-        if let Some(known) = known {
+        if let Some(known) = c.builder.reduce(x, by, &axes)? {
             let is_reduced = |axis: usize| axes.iter().any(|reduced| *reduced as usize == axis);
             let shape = |shape: &Vec<i64>| {
                 let kept = shape.iter().enumerate().filter(|(axis, _)| keep || !is_reduced(*axis));

@@ -85,6 +85,9 @@ fn whole(c: &Context<'_>, id: Id) -> Result<Vec<i64>> {
     (0..c.builder.points().len())
         .map(|point| {
             let known = c.builder.known_at(id, point).ok_or("its ends depend on the examples")?;
+            if known.data.len() != 1 {
+                return Err("its ends must be single numbers".to_owned());
+            }
             let value = match known.data.cast(Element::I64) {
                 Data::I64(values) => values.first().copied(),
                 Data::F32(_) | Data::Bool(_) => None,

@@ -68,10 +68,14 @@ fn bias(inputs: &Inputs<'_>, outputs: usize) -> Result<(), String> {
     }
 }
 
-/// Size of a kernel with the distances between its positions.
-fn extent(kernel: usize, dilation: u32) -> usize {
-    // Both are at most 2^28.
-    (kernel - 1) * dilation as usize + 1
+/// Size of a kernel with the distances between its positions; `None` if it overflows.
+fn extent(kernel: usize, dilation: u32) -> Option<usize> {
+    kernel.checked_sub(1)?.checked_mul(dilation as usize)?.checked_add(1)
+}
+
+/// Size of an axis with its padding; `None` if it overflows.
+fn padded(size: usize, (before, after): (u32, u32)) -> Option<usize> {
+    size.checked_add(before as usize)?.checked_add(after as usize)
 }
 
 pub(super) fn conv(conv: &Convolution, inputs: &Inputs<'_>) -> Inferred {
@@ -87,10 +91,10 @@ pub(super) fn conv(conv: &Convolution, inputs: &Inputs<'_>) -> Inferred {
     bias(inputs, outputs)?;
     let mut shape = vec![batch, outputs];
     for (axis, (&size, &kernel)) in spatial.iter().zip(kernel).enumerate() {
-        let (before, after) = conv.pads[axis];
-        let padded = size + before as usize + after as usize;
-        let Some(rest) = padded.checked_sub(extent(kernel, conv.dilations[axis])) else {
-            return Err(format!("the kernel is larger than spatial axis {axis} with its padding, {padded}"));
+        let (padded, extent) = (padded(size, conv.pads[axis]), extent(kernel, conv.dilations[axis]));
+        let Some(rest) = padded.zip(extent).and_then(|(padded, extent)| padded.checked_sub(extent)) else {
+            let pads = conv.pads[axis];
+            return Err(format!("the kernel is larger than spatial axis {axis}, {size} with the padding {pads:?}"));
         };
         shape.push(rest / conv.strides[axis] as usize + 1);
     }
@@ -114,7 +118,9 @@ pub(super) fn transposed(conv: &Convolution, output_padding: &[u32], inputs: &In
     if groups == 0 || !channels.is_multiple_of(groups) || weights.shape[0] != channels {
         return Err(format!("{groups} groups and weights {:?} do not fit {channels} channels", weights.shape));
     }
-    let outputs = weights.shape[1] * groups;
+    let Some(outputs) = weights.shape[1].checked_mul(groups) else {
+        return Err(format!("{groups} groups of {} channels are too many", weights.shape[1]));
+    };
     bias(inputs, outputs)?;
     if output_padding.len() != spatial.len() {
         return Err(format!("output_padding has {} numbers for {} axes", output_padding.len(), spatial.len()));
@@ -125,10 +131,13 @@ pub(super) fn transposed(conv: &Convolution, output_padding: &[u32], inputs: &In
         if output_padding[axis] >= stride.max(dilation) {
             return Err(format!("output_padding {} is not below the stride or dilation", output_padding[axis]));
         }
-        let (before, after) = conv.pads[axis];
-        let whole = (size - 1) * stride as usize + output_padding[axis] as usize + extent(kernel, dilation);
-        let Some(left) = whole.checked_sub(before as usize + after as usize).filter(|left| *left > 0) else {
-            return Err(format!("pads {:?} leave nothing of spatial axis {axis}", conv.pads[axis]));
+        // The same as the size of a kernel of so many positions, and of the kernel itself at the last one.
+        let last = extent(size, stride).and_then(|last| last.checked_add(output_padding[axis] as usize));
+        let whole = last.zip(extent(kernel, dilation)).and_then(|(last, extent)| (last - 1).checked_add(extent));
+        let left = whole.zip(padded(0, conv.pads[axis])).and_then(|(whole, pads)| whole.checked_sub(pads));
+        let Some(left) = left.filter(|left| (1..=MAX_ELEMENTS).contains(left)) else {
+            let pads = conv.pads[axis];
+            return Err(format!("pads {pads:?} leave nothing of spatial axis {axis}, or more than {MAX_ELEMENTS}"));
         };
         shape.push(left);
     }
@@ -146,18 +155,18 @@ pub(super) fn pool(pool: &Pool, inputs: &Inputs<'_>) -> Inferred {
     for (axis, &size) in spatial.iter().enumerate() {
         let (kernel, stride) = (pool.kernel[axis] as usize, pool.strides[axis] as usize);
         let (before, after) = (pool.pads[axis].0 as usize, pool.pads[axis].1 as usize);
+        let Some(inside) = padded(size, pool.pads[axis]) else {
+            return Err(format!("pads {:?} are too many", pool.pads[axis]));
+        };
         if before >= kernel || after >= kernel {
             return Err(format!("pads {:?} are not below the window of {kernel}", pool.pads[axis]));
         }
-        let Some(rest) = (size + before + after).checked_sub(kernel) else {
+        let Some(rest) = inside.checked_sub(kernel) else {
             return Err(format!("the window of {kernel} is larger than spatial axis {axis} with its padding"));
         };
-        let mut windows = if pool.ceil { rest.div_ceil(stride) } else { rest / stride } + 1;
+        let windows = if pool.ceil { rest.div_ceil(stride) } else { rest / stride };
         // A window has to begin inside, or in the padding before.
-        while windows > 1 && (windows - 1) * stride >= size + before {
-            windows -= 1;
-        }
-        shape.push(windows);
+        shape.push(windows.min((inside - after - 1) / stride) + 1);
     }
     Ok(TensorType::f32(shape))
 }

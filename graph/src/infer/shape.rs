@@ -1,6 +1,6 @@
 //! Operations on shapes.
 
-use super::inputs::{Inferred, Inputs, axis_of, broadcast, of, size_at, sizes};
+use super::inputs::{Inferred, Inputs, axis_of, broadcast, finite, of, size_at, sizes};
 use crate::attributes::Padding;
 use crate::element::Element;
 use crate::shapes::{MAX_ELEMENTS, MAX_RANK, TensorType};
@@ -68,10 +68,13 @@ pub(super) fn pad(pads: &[(i32, i32)], with: Padding, inputs: &Inputs<'_>) -> In
     if pads.len() != x.rank() {
         return Err(format!("pads has {} pairs for {} axes", pads.len(), x.rank()));
     }
+    if let Padding::Constant(value) = with {
+        // JSON has no number for the others.
+        finite("the padding", value)?;
+    }
     let mut shape = Vec::new();
     for (&size, &(before, after)) in x.shape.iter().zip(pads) {
         let reaches = match with {
-            Padding::Constant(value) if value.is_nan() => return Err("pads with NaN".to_owned()),
             Padding::Constant(_) | Padding::Edge => true,
             Padding::Reflect => [before, after].iter().all(|&pad| i64::from(pad) < size as i64),
         };
@@ -117,6 +120,9 @@ pub(super) fn fill(shape: &[Size], point: Point, inputs: &Inputs<'_>) -> Inferre
     let [value] = inputs.exactly()?;
     if value.elements() != 1 {
         return Err(format!("takes a single number, not the shape {:?}", value.shape));
+    }
+    if value.rank() > shape.len() {
+        return Err(format!("takes a single number of at most {} axes, not the shape {:?}", shape.len(), value.shape));
     }
     Ok(TensorType { element: value.element, shape: sizes(shape, point)? })
 }

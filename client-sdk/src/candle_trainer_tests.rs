@@ -37,7 +37,7 @@ pub(super) fn model(tensors: &[(&str, &[u64])]) -> Parameters {
     let declared = |(name, shape): &(&str, &[u64])| TensorDeclaration {
         name: (*name).to_owned(),
         shape: shape.to_vec(),
-        init: init.clone(),
+        init,
     };
     let declared: Vec<_> = tensors.iter().map(declared).collect();
     initialize(layout, &declared, 5).unwrap()

@@ -164,7 +164,7 @@ fn right_gradients_are_accepted() {
         ),
         ("pool", |_, x| pool(&images(&x.relu()?)?)?.flatten_from(1), 6, &[]),
         ("pool of ties", |_, x| pool(&images(&x.narrow(1, 0, 1)?.broadcast_as(x.shape())?)?)?.flatten_from(1), 6, &[]),
-        ("kinks", |_, x| x.relu()? + x.abs()? + x.clamp(-0.5, 0.5)?, 24, &[]),
+        ("kinks", |_, x| (x.relu()? + x.abs()?)? + x.clamp(-0.5, 0.5)?, 24, &[]),
     ];
     for (name, middle, width, extra) in cases {
         let start = start(width, extra);

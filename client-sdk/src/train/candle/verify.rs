@@ -29,8 +29,8 @@ const ROUNDING: [f64; 2] = [1e-6, 5e-7];
 /// central difference. The variables have their values again afterwards.
 ///
 /// # Errors
-/// [`TrainError::WrongGradient`] with the first variable's name, [`TrainError::NoGradient`], [`TrainError::RandomLoss`], and errors of
-/// `loss`.
+/// [`TrainError::WrongGradient`] with the first variable's name, [`TrainError::NoGradient`], [`TrainError::RandomLoss`],
+/// [`TrainError::NotFinite`], and errors of `loss`.
 pub(super) fn verify(
     variables: &[Var],
     names: &[&str],
@@ -61,6 +61,9 @@ fn compare(
     }
     let at = loss()?;
     let [first, second] = [number(&at)?, number(&loss()?)?];
+    if !first.is_finite() {
+        return Err(TrainError::NotFinite);
+    }
     if (first - second).abs() > 2.0 * rounding(first) {
         return Err(TrainError::RandomLoss { first, second });
     }

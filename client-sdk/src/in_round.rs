@@ -21,6 +21,7 @@ pub(crate) struct InRound<'a> {
     /// Time that earlier runs of the same training took.
     before: Duration,
     interrupt: Interrupt,
+    memory: u64,
 }
 
 impl<'a> InRound<'a> {
@@ -35,7 +36,13 @@ impl<'a> InRound<'a> {
             began: clock.now().elapsed,
             before: Duration::ZERO,
             interrupt: Interrupt::new(&job.cancel, &job.checkpoints),
+            memory: graph::MAX_MEMORY,
         }
+    }
+
+    /// Limits the memory of a training step, in bytes.
+    pub(crate) fn with_memory(self, memory: u64) -> Self {
+        Self { memory, ..self }
     }
 
     fn spent(&self) -> Duration {
@@ -72,6 +79,10 @@ impl Steering for InRound<'_> {
         self.job.checkpoints.save(&state).is_ok()
     }
 
+    fn memory(&self) -> u64 {
+        self.memory
+    }
+
     fn interrupt(&self) -> Interrupt {
         self.interrupt.clone()
     }
@@ -94,9 +105,11 @@ pub(crate) fn moved(start: &Parameters, trained: &train::Trained, job: &Training
 pub(crate) fn judge(error: TrainError) -> TrainerError {
     match error {
         TrainError::Paused => TrainerError::Paused,
-        TrainError::Architecture(_) | TrainError::Config(_) | TrainError::OtherModel { .. } => {
-            TrainerError::refused(error)
-        }
+        TrainError::Architecture(_)
+        | TrainError::Config(_)
+        | TrainError::OtherModel { .. }
+        | TrainError::Graph(_)
+        | TrainError::Memory { .. } => TrainerError::refused(error),
         #[cfg(feature = "candle")]
         TrainError::OtherTensors(_)
         | TrainError::NoGradient { .. }

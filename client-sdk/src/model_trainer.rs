@@ -60,6 +60,7 @@ pub struct ModelTrainer {
     budget: Budget,
     clock: Arc<dyn Clock>,
     base: Option<Arc<Parameters>>,
+    memory: u64,
 }
 
 impl ModelTrainer {
@@ -67,7 +68,15 @@ impl ModelTrainer {
     #[must_use]
     pub fn new(training: impl Into<Arc<Dataset>>, held_out: impl Into<Arc<Dataset>>, device: Device) -> Self {
         let (budget, clock) = (Budget::default(), Arc::new(SystemClock::new()));
-        Self { training: training.into(), held_out: held_out.into(), device, budget, clock, base: None }
+        Self {
+            training: training.into(),
+            held_out: held_out.into(),
+            device,
+            budget,
+            clock,
+            base: None,
+            memory: graph::MAX_MEMORY,
+        }
     }
 
     /// Stops after this many steps or this much time per round, in addition to the task's budget: for slow devices.
@@ -80,6 +89,13 @@ impl ModelTrainer {
     #[must_use]
     pub fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
         Self { clock, ..self }
+    }
+
+    /// Limits the memory of a training step of a graph, in bytes; by default 4 GiB. A step is computed in smaller chunks to
+    /// keep to it. A task of which one example exceeds the limit is refused before anything is allocated.
+    #[must_use]
+    pub fn with_memory(self, bytes: u64) -> Self {
+        Self { memory: bytes, ..self }
     }
 
     /// Provides the base model that tasks with shared adapters name by digest.
@@ -103,7 +119,7 @@ impl Trainer for ModelTrainer {
         let architecture = architecture(job)?;
         let sgd = Sgd { plan: &job.plan, seed: job.seed };
         let examples = self.training.examples();
-        let mut steering = InRound::new(job, self.budget, &*self.clock);
+        let mut steering = InRound::new(job, self.budget, &*self.clock).with_memory(self.memory);
         let trained =
             train::train_steered(&architecture, model, examples, sgd, &self.device, constraints, &mut steering)
                 .map_err(judge)?;
@@ -121,7 +137,7 @@ impl Trainer for ModelTrainer {
         let sgd = Sgd { plan: &job.plan, seed: job.seed };
         let adapted = train::AdaptedBase { base, start, adapters };
         let examples = self.training.examples();
-        let mut steering = InRound::new(job, self.budget, &*self.clock);
+        let mut steering = InRound::new(job, self.budget, &*self.clock).with_memory(self.memory);
         let trained = train::train_adapters_steered(&architecture, adapted, examples, sgd, &self.device, &mut steering)
             .map_err(judge)?;
         moved(start, &trained, job)

@@ -12,7 +12,7 @@ use super::error::TrainError;
 use super::examples::Examples;
 use super::learner::{LearnerState, Score, StepResult};
 use super::steering::{Steering, While};
-use super::{Stepper, Trained, check, learner, run, trained};
+use super::{Stepper, Trained, check, chunk, learner, run, trained};
 use crate::models::Architecture;
 
 /// Adapters and their base.
@@ -54,10 +54,11 @@ pub(crate) fn train_adapters_steered(
     steering: &mut dyn Steering,
 ) -> Result<Trained, TrainError> {
     check(architecture, adapted.base, &examples)?;
-    let interrupt = steering.interrupt();
+    let (interrupt, memory) = (steering.interrupt(), steering.memory());
     let mut gradient = |merged: &Parameters, chosen: &[usize]| {
         let plan = &in_32_bits(plan);
-        let mut model = learner(architecture, merged, &examples, plan, device, chosen.len())?;
+        let batch = chunk(architecture, &examples, chosen.len(), memory)?;
+        let mut model = learner(architecture, merged, &examples, plan, device, batch)?;
         model.interrupt_by(interrupt.clone());
         model.gradient(&examples, chosen)
     };

@@ -87,6 +87,15 @@ pub enum TrainError {
     /// The graph does not compute these sizes.
     #[error(transparent)]
     Graph(graph::GraphError),
+    /// A training step on one example takes too much memory.
+    #[error(
+        "a training step on one example takes {bytes} bytes, and this device's limit is {limit} (ModelTrainer::with_memory)"
+    )]
+    Memory {
+        bytes: u64,
+        /// The app's limit, in bytes.
+        limit: u64,
+    },
     /// A node of the graph cannot compute, or its result is not finite.
     #[error("training stopped: {0}; lower the learning rate, and check the examples")]
     Execution(String),

@@ -156,7 +156,8 @@ pub(crate) fn train_steered(
     check(architecture, start, &examples)?;
     constraints.check(start)?;
     let mut batches = Batches::new(examples.count(), sgd);
-    let mut learner = learner(architecture, start, &examples, plan, device, batches.chunk())?;
+    let batch = chunk(architecture, &examples, batches.chunk(), steering.memory())?;
+    let mut learner = learner(architecture, start, &examples, plan, device, batch)?;
     if !constraints.is_empty() {
         learner.constrain(&constraints.flat(start))?;
     }
@@ -283,7 +284,7 @@ pub fn evaluate(
 ) -> Result<Evaluation, TrainError> {
     check(architecture, parameters, &examples)?;
     let count = examples.count();
-    let size = EVALUATION_BATCH.min(count);
+    let size = chunk(architecture, &examples, EVALUATION_BATCH.min(count), ::graph::MAX_MEMORY)?;
     let plan = TrainingPlan::default();
     let mut learner = learner(architecture, parameters, &examples, &plan, device, size)?;
     let (score, measures) = match architecture {
@@ -318,6 +319,14 @@ fn check_examples(architecture: &Architecture, examples: &Examples<'_>) -> Resul
         Architecture::Linear(_) | Architecture::Mlp(_) | Architecture::Cnn(_) | Architecture::Gru(_) => {
             examples.check(architecture)
         }
+    }
+}
+
+/// Number of examples to compute at once, at most `most`: as many as `memory` bytes hold.
+fn chunk(architecture: &Architecture, examples: &Examples<'_>, most: usize, memory: u64) -> Result<usize, TrainError> {
+    match architecture {
+        Architecture::Graph(model) => graph::chunk(model, examples, most, memory),
+        Architecture::Linear(_) | Architecture::Mlp(_) | Architecture::Cnn(_) | Architecture::Gru(_) => Ok(most),
     }
 }
 

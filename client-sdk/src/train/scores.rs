@@ -9,7 +9,7 @@ use super::device::Device;
 use super::error::TrainError;
 use super::examples::Examples;
 use super::learner::Learner;
-use super::{EVALUATION_BATCH, check, check_examples, cpu, learner};
+use super::{EVALUATION_BATCH, check, check_examples, chunk, cpu, learner};
 use crate::models::{Architecture, InputKind};
 
 /// Inputs of a prediction.
@@ -71,7 +71,7 @@ pub fn scores(
     let mut labels = Vec::new();
     let examples = examples(architecture, inputs, &mut labels)?;
     check(architecture, parameters, &examples)?;
-    let size = EVALUATION_BATCH.min(examples.count());
+    let size = chunk(architecture, &examples, EVALUATION_BATCH.min(examples.count()), graph::MAX_MEMORY)?;
     let plan = TrainingPlan::default();
     let mut learner = learner(architecture, parameters, &examples, &plan, device, size)?;
     score_all(architecture, &mut *learner, &examples, size)

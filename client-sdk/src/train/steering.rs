@@ -30,6 +30,10 @@ pub(crate) trait Steering {
     fn next(&mut self, steps: u64) -> Next;
     /// Keeps the state; whether it could.
     fn save(&mut self, state: &[u8]) -> bool;
+    /// Maximum number of bytes of a training step of a graph. Default: [`graph::MAX_MEMORY`].
+    fn memory(&self) -> u64 {
+        graph::MAX_MEMORY
+    }
     /// What ends a step before it is complete; by default nothing.
     fn interrupt(&self) -> Interrupt {
         Interrupt::default()

@@ -21,11 +21,20 @@ pub(in crate::train) fn step(
     chosen: &[usize],
     rate: f32,
 ) -> Result<(Score, StepResult), TrainError> {
+    let score = gradient(model, examples, chosen)?;
+    model.core().step(rate);
+    Ok((score, StepResult::Taken))
+}
+
+/// Stores the mean of its chunks' gradients in the core.
+pub(in crate::train) fn gradient(
+    model: &mut impl Passes,
+    examples: &Examples<'_>,
+    chosen: &[usize],
+) -> Result<Score, TrainError> {
     let most = model.most();
     if chosen.len() <= most {
-        let score = model.backward(examples, chosen)?;
-        model.core().step(rate);
-        return Ok((score, StepResult::Taken));
+        return model.backward(examples, chosen);
     }
     let mut score = Score::default();
     for (index, chunk) in chosen.chunks(most).enumerate() {
@@ -35,6 +44,5 @@ pub(in crate::train) fn step(
         model.core().accumulate(part, index == 0);
     }
     model.core().take_accumulated();
-    model.core().step(rate);
-    Ok((score, StepResult::Taken))
+    Ok(score)
 }

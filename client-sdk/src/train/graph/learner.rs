@@ -10,7 +10,7 @@ use super::executor::{ExecutionError, Executor};
 use super::loss;
 use crate::train::constraints::Flat;
 use crate::train::cpu::core::{Core, TensorPosition};
-use crate::train::cpu::passes::{Passes, step};
+use crate::train::cpu::passes::{Passes, gradient, step};
 use crate::train::error::TrainError;
 use crate::train::examples::Examples;
 use crate::train::learner::{Learner, LearnerState, Score, StepResult};
@@ -106,7 +106,7 @@ impl Learner for GraphLearner {
     }
 
     fn gradient(&mut self, examples: &Examples<'_>, chosen: &[usize]) -> Result<(Score, Vec<f32>), TrainError> {
-        let score = self.backward(examples, chosen)?;
+        let score = gradient(self, examples, chosen)?;
         Ok((score, self.core.flat_gradient()))
     }
 

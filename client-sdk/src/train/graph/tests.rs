@@ -13,6 +13,8 @@ use super::executor::Executor;
 mod interrupted;
 mod models;
 
+pub(super) use self::models::mlp_graph;
+
 /// A graph of one input `x`, parameters, constants and nodes; its output is the last node's first result.
 struct Case {
     name: &'static str,

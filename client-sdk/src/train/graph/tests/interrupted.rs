@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex};
 use graph::Point;
 use zeroize::Zeroizing;
 
-use super::models::mlp_graph;
-use super::numbers;
+use super::{mlp_graph, numbers};
 use crate::checkpoints::{Checkpoints, Keep, NotKept};
 use crate::model_trainer::{Dataset, ModelTrainer};
 use crate::models::{Architecture, Mlp};

@@ -63,7 +63,7 @@ fn rows(width: i64) -> Input {
     Input { name: "x".into(), element: Element::F32, shape: vec![Size::BATCH, Size::fixed(width)] }
 }
 
-pub(super) fn mlp_graph(mlp: &Mlp) -> Architecture {
+pub(in crate::train::graph) fn mlp_graph(mlp: &Mlp) -> Architecture {
     let mut draft = Draft::new(&Architecture::Mlp(mlp.clone()), rows(mlp.inputs.into()));
     let mut x = draft.affine(0, 1);
     for layer in 1..=mlp.hidden.len() {

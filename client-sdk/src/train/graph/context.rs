@@ -22,6 +22,20 @@ pub(super) struct Context {
     pub(super) dropout: Option<u64>,
 }
 
+impl Context {
+    /// For batches of one example and sequences of one position, without dropout.
+    pub(super) fn new() -> Self {
+        Self {
+            arch: Arch::new(),
+            scratch: Scratch::default(),
+            windows: Vec::new(),
+            frames: Frames::default(),
+            point: Point { batch: 1, length: 1 },
+            dropout: None,
+        }
+    }
+}
+
 /// Calls `f` with the CPU's vector instructions. Like everything that it calls, it has to be inlined.
 #[inline(always)]
 pub(super) fn vectorized<T>(arch: Arch, with: T, f: impl FnOnce(T)) {

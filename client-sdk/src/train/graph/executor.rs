@@ -7,11 +7,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use graph::{Element, Graph, GraphError, GraphModel, Node, Operation, Point, Shapes, ValueId, Values, infer};
-use pulp::Arch;
 
 use super::context::{Context, Gradients};
-use super::ops::{self, Done, Frames};
-use super::product::Scratch;
+use super::ops::{self, Done};
 use super::tensor::{Operand, Tensor};
 use crate::train::steering::Interrupt;
 
@@ -81,14 +79,7 @@ impl Executor {
             next = results.end;
             nodes.push((node.inputs.iter().map(|id| id.0 as usize).collect(), results));
         }
-        let context = Context {
-            arch: Arch::new(),
-            scratch: Scratch::default(),
-            windows: Vec::new(),
-            frames: Frames::default(),
-            point: Point { batch: 1, length: 1 },
-            dropout: None,
-        };
+        let context = Context::new();
         Self { depends: Vec::new(), nodes, context, buffers: None, interrupt: Interrupt::default(), model }
     }
 

@@ -6,11 +6,9 @@ use graph::{
     Activation, Convolution, Direction, Graph, Input, Node, Operation, Output, Padding, Parameter, Point, Pool,
     PoolKind, Recurrence, RecurrentCell, Reduction, Resampling, ResizeCoordinates, Shapes, Size, ValueId, infer,
 };
-use pulp::Arch;
 
 use super::context::{Context, Gradients};
 use super::ops::{self, Done};
-use super::product::Scratch;
 use super::tensor::{Operand, Tensor};
 
 /// The numbers of `pytorch.py`.
@@ -67,13 +65,7 @@ fn check(name: &str, inputs: &[Vec<u32>], offset: f32, operation: &Operation) {
     let result_types = &all[1 + inputs.len()..];
     let result_shapes: Vec<_> = result_types.iter().map(|kind| &kind.shape[..]).collect();
     let mut results: Vec<_> = result_types.iter().map(Tensor::zeros).collect();
-    let mut context = Context {
-        arch: Arch::new(),
-        scratch: Scratch::default(),
-        windows: Vec::new(),
-        point: Point { batch: 1, length: 1 },
-        dropout: None,
-    };
+    let mut context = Context::new();
     let mut saved = Vec::new();
     ops::forward(operation, &operands, &result_shapes, &mut results, &mut saved, &mut context).unwrap();
     let dy = numbers(results[0].f32().len(), 50, 0.0);

@@ -1,7 +1,7 @@
-//! Training of graphs on one CPU core.
+//! Training and predictions of graphs on one CPU core.
 //!
 //! An [`executor`] computes a graph's values and gradients; the losses, the optimizer and the loop over batches are shared
-//! with the ready models.
+//! with the ready models. [`predict`] computes outputs alone.
 
 mod context;
 mod examples;
@@ -11,6 +11,7 @@ mod loss;
 mod math;
 mod ops;
 mod packing;
+mod predict;
 mod product;
 mod tensor;
 mod verify;
@@ -25,4 +26,6 @@ mod tests;
 
 pub(super) use self::examples::check;
 pub(super) use self::learner::GraphLearner;
+pub use self::predict::{GraphPredictor, NamedTensor};
+pub use self::tensor::Tensor;
 pub use self::verify::{Derivative, verify_gradients};

@@ -18,6 +18,8 @@ mod verify;
 mod walk;
 
 #[cfg(test)]
+mod exported;
+#[cfg(test)]
 mod golden;
 #[cfg(test)]
 mod imported;

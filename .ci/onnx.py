@@ -1,5 +1,6 @@
 """`tributary model export`, opened by ONNX Runtime and by Triton's own description of a model, against what `tributary infer serve` answers:
 onnx.py BINARY FOLDER (.ci/serving.sh)."""
+import hashlib
 import importlib.util
 import json
 import pathlib
@@ -50,6 +51,59 @@ def write(path, tensors):
     path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(parts))
 
 
+GRAPHS = {"residual": "cross_entropy", "transformer": "next_token", "recurrent": "next_token", "table": "mse"}
+IMPORTED = pathlib.Path(__file__).parent.parent / "client-sdk" / "src" / "train" / "graph" / "imported"
+
+
+def imported(name, loss):
+    """A network from PyTorch as a version of a task: the graph is in the version's record and in a task file."""
+    place = models / name / "7"
+    place.mkdir(parents=True)
+    graph, weights = place / "net.graph.json", place / "model.safetensors"
+    tied = ["--tied", "embed.weight"] if name == "transformer" else []
+    command = [binary, "model", "import", IMPORTED / f"{name}.onnx", "--loss", loss, "--out", graph, "--weights", weights, *tied]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    architecture = {"kind": "graph", "graph": json.loads(graph.read_text()), "loss": {"kind": loss}}
+    digest = hashlib.sha256(weights.read_bytes()).hexdigest()
+    record = {"task": "00000000-0000-0000-0000-000000000001", "sha256": digest, "architecture": architecture}
+    (place / "record.json").write_text(json.dumps(record))
+    task = f'name = "{name}"\n[selection.cohort]\ncount = 3\n[model]\ngraph = "net.graph.json"\nloss = {{ kind = "{loss}" }}\n'
+    (place / "task.toml").write_text(task)
+
+
+def ask_graph(name, tensors):
+    """The outputs by name; floats and integers of 64 bits."""
+    kinds = {"float32": "FP32", "int64": "INT64"}
+    inputs = [{"name": key, "shape": list(tensor.shape), "datatype": kinds[str(tensor.dtype)], "data": tensor.reshape(-1).tolist()}
+              for key, tensor in tensors.items()]
+    request = urllib.request.Request(f"{url}/v2/models/{name}/infer", json.dumps({"inputs": inputs}).encode())
+    with urllib.request.urlopen(request) as answer:
+        return {output["name"]: numpy.array(output["data"]).reshape(output["shape"]) for output in json.load(answer)["outputs"]}
+
+
+def compare_graph(name):
+    """ONNX Runtime's outputs against the server's, at several batches and lengths."""
+    place = models / name / "7"
+    export = [binary, "--format", "json", "model", "export", place / "model.safetensors", "--task", place / "task.toml"]
+    subprocess.run([*export, "--triton", repository, "--name", name, "--model-version", "7"], check=True, stdout=subprocess.DEVNULL)
+    session = onnxruntime.InferenceSession(repository / name / "7" / "model.onnx")
+    config = text_format.Parse((repository / name / "config.pbtxt").read_text(), triton.ModelConfig())
+    assert [taken.name for taken in session.get_inputs()] == [taken.name for taken in config.input], config
+    worst = 0.0
+    for sizes in ({"batch": 1, "length": 3}, {"batch": 5, "length": 7}):
+        tensors = {}
+        for taken in session.get_inputs():
+            shape = [sizes.get(size, size) for size in taken.shape]
+            is_text = taken.type == "tensor(int64)"
+            tensors[taken.name] = draw.integers(0, 5, size=shape) if is_text else draw.normal(size=shape).astype(numpy.float32)
+        ours = ask_graph(name, tensors)
+        for output, values in zip(session.get_outputs(), session.run(None, tensors)):
+            assert values.shape == ours[output.name].shape, (name, values.shape, ours[output.name].shape)
+            worst = max(worst, numpy.abs(values - ours[output.name]).max() / numpy.abs(values).max())
+    assert worst < 1e-5, (name, worst)
+    print(f"{name}: ONNX Runtime computes the outputs of our graph to {worst:.1e}")
+
+
 def ask(name, tensor, datatype):
     data = {"name": "input", "shape": list(tensor.shape), "datatype": datatype, "data": tensor.reshape(-1).tolist()}
     request = urllib.request.Request(f"{url}/v2/models/{name}/infer", json.dumps({"inputs": [data]}).encode())
@@ -61,13 +115,15 @@ def ask(name, tensor, datatype):
 models, repository = folder / "models", folder / "repository"
 for name, tensors in MODELS.items():
     write(models / name / "7" / "model.safetensors", tensors)
+for name, loss in GRAPHS.items():
+    imported(name, loss)
 # Triton's own schema, without its client for gRPC.
 place = pathlib.Path(importlib.util.find_spec("tritonclient").submodule_search_locations[0]) / "grpc" / "model_config_pb2.py"
 spec = importlib.util.spec_from_file_location("model_config_pb2", place)
 triton = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(triton)
 
-names = [word for name in MODELS for word in ("--task", name)]
+names = [word for name in [*MODELS, *GRAPHS] for word in ("--task", name)]
 serve = [binary, "--format", "json", "infer", "serve", "--models", models, *names, "--listen", "127.0.0.1:0"]
 server = subprocess.Popen(serve, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 try:
@@ -96,6 +152,8 @@ try:
             assert (classes == ours_classes).all(), name
         assert worst < 1e-5, (name, worst)
         print(f"{name}: ONNX Runtime {onnxruntime.__version__} computes our scores to {worst:.1e}, and Triton's schema takes its description")
+    for name in GRAPHS:
+        compare_graph(name)
 finally:
     server.terminate()
     server.wait()

@@ -16,7 +16,7 @@ use crate::participant::snapshot::{self, ModelRecord, PersonalizedRecord};
 use crate::participant::{KeptModel, KeptModels};
 use crate::personalize::PersonalTensors;
 #[cfg(feature = "models")]
-use crate::train::{Device, Inputs, Scores, TrainError, scores};
+use crate::train::{Device, GraphPredictor, Inputs, NamedTensor, Scores, TrainError, scores};
 
 /// A model. It cannot be printed, copied or serialized; it is erased when dropped.
 ///
@@ -154,6 +154,16 @@ impl Model {
     /// [`PredictError`].
     pub fn scores(&self, inputs: Inputs<'_>) -> Result<Scores, PredictError> {
         Ok(scores(&self.ready()?, self.parameters(), inputs, &Device::Cpu)?)
+    }
+
+    /// All outputs of a graph, in its order, for its inputs by name, in any order.
+    ///
+    /// # Errors
+    /// [`PredictError::OtherModel`] if the task's model is no graph; otherwise as [`GraphPredictor::predict`].
+    pub fn predict(&self, inputs: &[NamedTensor]) -> Result<Vec<NamedTensor>, PredictError> {
+        let Architecture::Graph(model) = self.ready()? else { return Err(PredictError::OtherModel) };
+        let parameters = Arc::new(self.parameters().clone());
+        Ok(GraphPredictor::new(model, parameters)?.predict(inputs)?)
     }
 
     /// The class of each row of `features`, which are concatenated rows of the model's input length.

@@ -23,6 +23,7 @@ mod build;
 mod data;
 mod decode;
 mod error;
+mod export;
 mod import;
 mod lower;
 mod options;
@@ -31,5 +32,6 @@ mod proto;
 mod traps;
 
 pub use error::{ImportError, MAX_BYTES, Place, Warning};
+pub use export::{ExportError, export};
 pub use import::{Imported, Tensor, import};
 pub use options::{Dropout, Options};

@@ -30,7 +30,7 @@ pub use decode::{decode, encode};
 pub use element::Element;
 pub use graph_error::GraphError;
 pub use graph_model::GraphModel;
-pub use infer::{infer, slice_positions, wrapped};
+pub use infer::{Extent, Port, infer, slice_positions, wrapped};
 pub use loss::Loss;
 pub use model::{Constant, Graph, Input, Lengths, Node, Output, Parameter, ValueId, Values};
 pub use operation::Operation;

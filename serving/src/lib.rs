@@ -6,5 +6,5 @@ pub mod named_folder;
 pub mod onnx;
 mod server;
 
-pub use server::v2::{Datatype, TensorMetadata, signature};
+pub use server::v2::{Datatype, Signature, TensorMetadata, signature};
 pub use server::{Running, Settings, TlsFiles, start};

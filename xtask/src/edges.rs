@@ -68,6 +68,7 @@ pub(crate) const TABLE: &[Allowed] = &[
         package: "serving",
         ours: &[
             "client-sdk",
+            "graph",
             "inference",
             "learning",
             "listener",

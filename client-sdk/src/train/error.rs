@@ -151,6 +151,9 @@ pub enum TrainError {
     #[error("the app's module failed: {0}")]
     #[cfg(feature = "candle")]
     Module(#[source] candle_core::Error),
+    /// A node of the graph cannot compute these inputs, for example an integer outside a table of embeddings.
+    #[error("the model cannot compute these inputs: {0}")]
+    Prediction(String),
     /// A failure inside candle: out of memory, or a lost driver.
     #[error("the device failed: {0}")]
     #[cfg(feature = "candle")]

@@ -7,10 +7,12 @@ mod elementwise;
 mod inputs;
 mod matrix;
 mod normalization;
+mod ports;
 mod recurrent;
 mod selection;
 mod shape;
 
+pub use self::ports::{Extent, Port};
 pub use self::selection::{slice_positions, wrapped};
 
 use self::inputs::{Inferred, Inputs, sizes};

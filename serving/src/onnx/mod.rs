@@ -8,7 +8,7 @@ use learning::Parameters;
 use prost::Message as _;
 use wire::Digest;
 
-use crate::server::v2::{Datatype, TensorMetadata, signature};
+use crate::server::v2::{Datatype, Signature, TensorMetadata, signature};
 use graph::{Builder, integer, integers, tensor};
 use proto::{Dimension, Element, Entry, Graph, Model, OperatorSet, Shape, Size, TensorType, ValueInfo, ValueType};
 
@@ -34,23 +34,24 @@ pub fn encode(architecture: &Architecture, model: &Parameters, source: Digest) -
 }
 
 fn graph_of(architecture: &Architecture, model: &Parameters) -> Option<Graph> {
-    let (input, outputs) = signature(architecture);
-    let [scores, classes] = &outputs;
+    let Signature { inputs, outputs } = signature(architecture).ok()?;
+    let ([input], [scores, classes]) = (&inputs[..], &outputs[..]) else { return None };
+    let [from, to] = [input, scores].map(|tensor| &*tensor.name);
     let mut builder = Builder::default();
     match architecture {
         Architecture::Linear(_) => {
             builder.tensors(model, ["fc.weight", "fc.bias"]);
-            affine(&mut builder, input.name, "fc", scores.name);
+            affine(&mut builder, from, "fc", to);
         }
-        Architecture::Mlp(sizes) => dense(&mut builder, model, input.name, sizes.hidden.len() + 1, scores.name),
-        Architecture::Cnn(sizes) => convolutional(&mut builder, model, sizes, input.name, scores.name),
-        Architecture::Gru(sizes) => recurrent(&mut builder, model, sizes, input.name, scores.name),
-        // Of a later SDK.
+        Architecture::Mlp(sizes) => dense(&mut builder, model, from, sizes.hidden.len() + 1, to),
+        Architecture::Cnn(sizes) => convolutional(&mut builder, model, sizes, from, to),
+        Architecture::Gru(sizes) => recurrent(&mut builder, model, sizes, from, to),
+        // A graph is written by `graph_import::export`; other kinds are those of a later SDK.
         _ => return None,
     }
-    builder.node("ArgMax", &[scores.name], classes.name, vec![integer("axis", -1), integer("keepdims", 0)]);
+    builder.node("ArgMax", &[to], &classes.name, vec![integer("axis", -1), integer("keepdims", 0)]);
     let mut graph = builder.end(architecture.kind());
-    graph.inputs = vec![value(&input)];
+    graph.inputs = vec![value(input)];
     graph.outputs = outputs.iter().map(value).collect();
     Some(graph)
 }
@@ -60,6 +61,8 @@ fn value(tensor: &TensorMetadata) -> ValueInfo {
     let element = match tensor.datatype {
         Datatype::Fp32 => Element::Float,
         Datatype::Int64 => Element::Int64,
+        Datatype::Int32 => Element::Int32,
+        Datatype::Bool => Element::Bool,
     };
     let size = |(index, &size): (usize, &i64)| match (size, index) {
         (-1, 0) => Size::Named("batch".to_owned()),
@@ -68,7 +71,7 @@ fn value(tensor: &TensorMetadata) -> ValueInfo {
     };
     let dims = tensor.shape.iter().enumerate().map(|dim| Dimension { size: Some(size(dim)) }).collect();
     let tensor_type = TensorType { element: element.into(), shape: Some(Shape { dims }) };
-    ValueInfo { name: tensor.name.to_owned(), kind: Some(ValueType { tensor: Some(tensor_type) }) }
+    ValueInfo { name: tensor.name.clone().into_owned(), kind: Some(ValueType { tensor: Some(tensor_type) }) }
 }
 
 /// `x W^T + b` of a layer whose tensors are constants.

@@ -105,7 +105,9 @@ pub(super) struct Tensor {
 pub(super) enum Element {
     Undefined = 0,
     Float = 1,
+    Int32 = 6,
     Int64 = 7,
+    Bool = 9,
 }
 
 /// An input or output of the graph.

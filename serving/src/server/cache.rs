@@ -7,7 +7,7 @@ use quick_cache::sync::Cache;
 use ring::digest::{Context, SHA256};
 use wire::Digest;
 
-use super::model::{Input, Prediction};
+use super::input::{Input, Prediction};
 
 /// Approximate size of an entry without its prediction: two digests and the list node.
 const ENTRY: u64 = 160;
@@ -39,7 +39,7 @@ impl Predictions {
 
     pub(super) fn key(&self, model: Digest, asked: &Input) -> Key {
         let mut context = Context::new(&SHA256);
-        asked.bytes().for_each(|bytes| context.update(&bytes));
+        asked.bytes(|bytes| context.update(bytes));
         let mut input = Digest([0; 32]);
         input.0.copy_from_slice(context.finish().as_ref());
         Key { model, input }
@@ -62,7 +62,7 @@ mod tests {
     fn a_prediction_is_found_by_model_and_inputs_within_its_bytes() {
         let cache = Predictions::new(100_000);
         let row = |value: f32| Input::Rows { values: vec![value], width: 1 };
-        let said = Arc::new(Prediction { scores: vec![1.0; 10], classes: vec![0] });
+        let said = Arc::new(Prediction { scores: vec![1.0; 10], classes: vec![0], others: vec![] });
         let key = |model: u8, value| cache.key(Digest([model; 32]), &row(value));
         cache.put(key(1, 0.5), Arc::clone(&said));
         assert_eq!(cache.get(&key(1, 0.5)), Some(Arc::clone(&said)));

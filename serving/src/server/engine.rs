@@ -14,8 +14,8 @@ use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 use tokio::time::Instant;
 
+use super::input::Input;
 use super::meters::QueueMeters;
-use super::model::Input;
 use asker::{Answer, Asker};
 pub(crate) use asker::{Compared, Lane, NoAnswer};
 use queues::{Queue, Queues, Shared};
@@ -142,6 +142,7 @@ impl Engine {
         input: Input,
         is_attended: bool,
     ) -> Result<(oneshot::Receiver<Answer>, Vec<oneshot::Receiver<Answer>>), NoAnswer> {
+        let lane = &Lane { length: input.length(), ..lane.clone() };
         let examples = input.examples();
         let mut ranges = self.limits.parts(examples)?;
         let (answer, first) = oneshot::channel();

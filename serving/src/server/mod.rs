@@ -9,6 +9,8 @@ mod cache;
 mod coordinator;
 mod engine;
 mod folder;
+mod graphs;
+mod input;
 mod meters;
 mod model;
 mod served;

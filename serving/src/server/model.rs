@@ -1,17 +1,20 @@
 //! A model version in memory: loading, warm-up, prediction.
 
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use client_sdk::models::{Architecture, InputKind};
-use client_sdk::train::{Device, Inputs, Predictor, Scores, TrainError};
+use client_sdk::train::{Device, Inputs, Predictor, TrainError};
 use inference::versions::{Unfit, Warm};
 use learning::contribution::scaffold;
 use learning::{Parameters, checkpoint};
 use tokio::time::Instant;
 use wire::{Digest, TaskId};
+
+use super::graphs;
+use super::input::{Input, Prediction};
+use super::v2::{Signature, signature};
 
 /// Examples of a sample that a version answers before it is put to use.
 const WARM_EXAMPLES: usize = 2;
@@ -24,94 +27,27 @@ const QUICK: Duration = Duration::from_millis(2);
 /// Weight of a slower batch in the estimated pace, because its duration includes other work of the processor.
 const RISE: u64 = 64;
 
-/// Input of a prediction: examples of one kind and width.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Input {
-    /// Consecutive examples of `width` numbers each.
-    Rows { values: Vec<f32>, width: usize },
-    /// Consecutive texts of `length` characters each, as vocabulary numbers.
-    Texts { characters: Vec<u32>, length: usize },
-}
-
-impl Input {
-    /// Number of examples.
-    pub(crate) fn examples(&self) -> usize {
-        match self {
-            Self::Rows { values, width } => values.len() / (*width).max(1),
-            Self::Texts { characters, length } => characters.len() / (*length).max(1),
-        }
-    }
-
-    /// Number of numbers or characters.
-    fn len(&self) -> usize {
-        match self {
-            Self::Rows { values, .. } => values.len(),
-            Self::Texts { characters, .. } => characters.len(),
-        }
-    }
-
-    /// A range of the examples.
-    pub(crate) fn part(&self, range: Range<usize>) -> Self {
-        match self {
-            Self::Rows { values, width } => {
-                Self::Rows { values: values[range.start * width..range.end * width].to_vec(), width: *width }
-            }
-            Self::Texts { characters, length } => Self::Texts {
-                characters: characters[range.start * length..range.end * length].to_vec(),
-                length: *length,
-            },
-        }
-    }
-
-    /// Its bytes, for a digest.
-    pub(crate) fn bytes(&self) -> impl Iterator<Item = [u8; 4]> {
-        let (rows, texts, length): (&[f32], &[u32], usize) = match self {
-            Self::Rows { values, width } => (values, &[], *width),
-            Self::Texts { characters, length } => (&[], characters, *length),
-        };
-        let length = u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes();
-        let values = rows.iter().map(|value| value.to_le_bytes()).chain(texts.iter().map(|value| value.to_le_bytes()));
-        std::iter::once(length).chain(values)
-    }
-}
-
-/// Predictions for some examples.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Prediction {
-    /// Before softmax: by example, then position for texts, then class.
-    pub(crate) scores: Vec<f32>,
-    /// The class with the highest score, by example, then position.
-    pub(crate) classes: Vec<u32>,
-}
-
-impl Prediction {
-    fn of(scores: &Scores) -> Self {
-        Self { scores: scores.values().to_vec(), classes: scores.best() }
-    }
-
-    /// Appends predictions for further examples.
-    pub(crate) fn extend(&mut self, other: Self) {
-        self.scores.extend(other.scores);
-        self.classes.extend(other.classes);
-    }
-
-    /// Approximate size in bytes.
-    pub(crate) fn bytes(&self) -> usize {
-        4 * (self.scores.len() + self.classes.len())
-    }
-}
-
 /// Why a file cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unservable {
     #[error("it is no model that can be read: {0}")]
     Unreadable(String),
-    #[error("its tensors are those of no ready model: serve its file elsewhere (`tributary model fetch` writes it)")]
+    #[error(
+        "its tensors are those of no ready model, and its record names no graph: serve its file elsewhere (`tributary model fetch` writes it)"
+    )]
     OtherModel,
+    #[error("its graph cannot be served: {0}")]
+    Graph(String),
     #[error(transparent)]
     Unfit(#[from] Unfit),
     #[error("it cannot answer: {0}")]
     Fails(#[from] TrainError),
+}
+
+/// The prepared state of a thread.
+enum Prepared {
+    Ready(Predictor),
+    Graph(Box<graphs::Prepared>),
 }
 
 /// A version in memory, shared by all computations. The last owner frees it.
@@ -122,13 +58,16 @@ pub(crate) struct Loaded {
     /// Its task, if its record names one.
     pub(crate) task: Option<TaskId>,
     architecture: Architecture,
+    /// The same, if it is a graph.
+    graph: Option<graphs::Served>,
+    signature: Signature,
     parameters: Arc<Parameters>,
     batch: usize,
     device: Device,
     /// A panic of its computation has been logged.
     pub(crate) has_panicked: AtomicBool,
     /// Prepared states of threads that are idle.
-    idle: Mutex<Vec<Predictor>>,
+    idle: Mutex<Vec<Prepared>>,
     /// Estimated duration of a prediction, in nanoseconds per example.
     pace: AtomicU64,
 }
@@ -152,15 +91,31 @@ impl Loaded {
             Some(told) => told.clone(),
             None => Architecture::of_tensors(&found).ok_or(Unservable::OtherModel)?,
         };
-        if architecture.input() == InputKind::Tensors {
-            return Err(Unservable::OtherModel);
-        }
+        let graph = match &architecture {
+            Architecture::Graph(model) => Some(graphs::Served::new(model).map_err(Unservable::Graph)?),
+            _ => None,
+        };
+        let signature = signature(&architecture).map_err(Unservable::Graph)?;
         let layout = architecture.layout().map_err(|error| unreadable(&error))?;
         let parameters = scaffold::read_model(file, &Arc::new(layout)).map_err(|error| unreadable(&error))?;
         let parameters = Arc::new(parameters);
         let (has_panicked, idle, pace) = (AtomicBool::new(false), Mutex::default(), AtomicU64::new(u64::MAX));
         let device = Device::Cpu;
-        Ok(Self { version, sha256, task: None, architecture, parameters, batch, device, has_panicked, idle, pace })
+        let task = None;
+        Ok(Self {
+            version,
+            sha256,
+            task,
+            architecture,
+            graph,
+            signature,
+            parameters,
+            batch,
+            device,
+            has_panicked,
+            idle,
+            pace,
+        })
     }
 
     /// The same version, computed on this device.
@@ -178,6 +133,9 @@ impl Loaded {
     /// # Errors
     /// [`Unservable`]: the version must not be used.
     pub(crate) fn warm(&self) -> Result<Warm, Unservable> {
+        if let Some(graph) = &self.graph {
+            return self.warm_graph(graph);
+        }
         let (samples, positions) = self.samples();
         let mut scores = Vec::new();
         for sample in &samples {
@@ -186,6 +144,30 @@ impl Loaded {
         }
         let classes = self.architecture.classes() as usize;
         Ok(Warm::judge(self.parameters.values(), &scores, samples.len() * WARM_EXAMPLES, positions * classes)?)
+    }
+
+    /// Predicts sample inputs of a graph, together and one by one.
+    fn warm_graph(&self, graph: &graphs::Served) -> Result<Warm, Unservable> {
+        let mut floats = Vec::new();
+        let samples = graph.samples(WARM_NUMBERS);
+        for [sample, zeros] in &samples {
+            // A table may have one row: then all integers are 0.
+            let (sample, together) = match self.compute(&Input::Tensors(sample.clone())) {
+                Ok(said) => (sample, said),
+                Err(TrainError::Prediction(_)) => (zeros, self.compute(&Input::Tensors(zeros.clone()))?),
+                Err(error) => return Err(error.into()),
+            };
+            for example in 0..sample.count {
+                let alone = self.compute(&Input::Tensors(sample.part(example..example + 1)))?;
+                let of_all = together.part(sample.count, example..example + 1);
+                if alone.floats().zip(of_all.floats()).any(|(one, other)| is_another(one, other)) {
+                    return Err(Unservable::Graph("an example's outputs depend on the other examples".to_owned()));
+                }
+            }
+            floats.extend(together.floats());
+        }
+        let (examples, count) = (samples.len() * WARM_EXAMPLES, floats.len());
+        Ok(Warm::judge(self.parameters.values(), &floats, examples, count / examples.max(1))?)
     }
 
     /// Inputs that every model of use answers with finite scores, and the positions of each example.
@@ -199,7 +181,7 @@ impl Loaded {
                 };
                 (WARM_NUMBERS.map(|numbers| Input::Rows { values: values(numbers), width }).to_vec(), 1)
             }
-            // `load` has rejected it.
+            // A graph has other samples.
             InputKind::Tensors => (Vec::new(), 0),
             InputKind::Characters => {
                 let vocabulary = self.architecture.classes();
@@ -223,29 +205,47 @@ impl Loaded {
     /// [`TrainError`]: the examples do not fit the model, or the device failed.
     pub(crate) fn compute(&self, input: &Input) -> Result<Prediction, TrainError> {
         let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut predictor = match idle().pop() {
-            Some(predictor) => predictor,
-            None => {
-                let (architecture, parameters) = (self.architecture.clone(), Arc::clone(&self.parameters));
-                Predictor::new(architecture, parameters, self.batch, self.device.clone())?
-            }
-        };
+        let waiting = idle().pop();
+        let mut prepared = waiting.map_or_else(|| self.prepare(), Ok)?;
         let began = Instant::now();
-        let said = match input {
-            Input::Rows { values, .. } => predictor.scores(Inputs::Rows(values)).map(|scores| Prediction::of(&scores)),
+        let said = match (&mut prepared, input, &self.graph) {
+            (Prepared::Graph(prepared), Input::Tensors(asked), Some(graph)) => {
+                prepared.compute(graph, asked, self.batch)
+            }
+            (Prepared::Ready(predictor), Input::Rows { values, .. }, _) => {
+                predictor.scores(Inputs::Rows(values)).map(|scores| Prediction::of(&scores))
+            }
             // Texts are computed one by one, because the model processes each from its start.
-            Input::Texts { characters, length } => {
+            (Prepared::Ready(predictor), Input::Texts { characters, length }, _) => {
                 characters.chunks((*length).max(1)).try_fold(Prediction::default(), |mut all, text| {
                     all.extend(Prediction::of(&predictor.scores(Inputs::Characters(text))?));
                     Ok(all)
                 })
             }
+            (Prepared::Graph(_) | Prepared::Ready(_), _, _) => {
+                Err(TrainError::WrongKind { kind: self.architecture.kind(), needs: "inputs of its own kind" })
+            }
         };
         if said.is_ok() {
             self.note_pace(input.examples(), began.elapsed());
         }
-        idle().push(predictor);
+        let is_kept = match &prepared {
+            Prepared::Ready(_) => true,
+            Prepared::Graph(prepared) => prepared.is_kept(),
+        };
+        if is_kept {
+            idle().push(prepared);
+        }
         said
+    }
+
+    /// A state for a further thread.
+    fn prepare(&self) -> Result<Prepared, TrainError> {
+        if let Some(graph) = &self.graph {
+            return graphs::Prepared::new(graph, &self.parameters).map(|prepared| Prepared::Graph(Box::new(prepared)));
+        }
+        let (architecture, parameters) = (self.architecture.clone(), Arc::clone(&self.parameters));
+        Predictor::new(architecture, parameters, self.batch, self.device.clone()).map(Prepared::Ready)
     }
 
     /// The pace falls immediately and rises slowly.
@@ -259,10 +259,12 @@ impl Loaded {
     /// Whether a complete batch is short enough for any thread. The length of texts depends on the client.
     pub(crate) fn is_quick(&self) -> bool {
         let each = self.pace.load(Ordering::Relaxed);
-        match self.architecture.input() {
-            InputKind::Features(_) => Duration::from_nanos(each.saturating_mul(self.batch as u64)) <= QUICK,
-            InputKind::Characters | InputKind::Tensors => false,
-        }
+        let has_length = match (&self.graph, self.architecture.input()) {
+            (Some(graph), _) => graph.model().graph().lengths.is_some(),
+            (None, InputKind::Features(_)) => false,
+            (None, InputKind::Characters | InputKind::Tensors) => true,
+        };
+        !has_length && Duration::from_nanos(each.saturating_mul(self.batch as u64)) <= QUICK
     }
 
     #[cfg(test)]
@@ -273,27 +275,21 @@ impl Loaded {
     pub(crate) fn architecture(&self) -> &Architecture {
         &self.architecture
     }
+
+    /// The graph, if the model is one.
+    pub(crate) fn graph(&self) -> Option<&graphs::Served> {
+        self.graph.as_ref()
+    }
+
+    /// Inputs and outputs.
+    pub(crate) fn signature(&self) -> &Signature {
+        &self.signature
+    }
 }
 
-/// Combines the examples of several requests; `None` if they cannot be combined.
-pub(crate) fn joined<'a>(inputs: impl Iterator<Item = &'a Input> + Clone) -> Option<Input> {
-    let count = inputs.clone().map(Input::len).sum();
-    let mut all = match inputs.clone().next()? {
-        Input::Rows { width, .. } => Input::Rows { values: Vec::with_capacity(count), width: *width },
-        Input::Texts { length, .. } => Input::Texts { characters: Vec::with_capacity(count), length: *length },
-    };
-    for input in inputs {
-        match (&mut all, input) {
-            (Input::Rows { values, .. }, Input::Rows { values: more, .. }) => values.extend_from_slice(more),
-            (Input::Texts { characters, length }, Input::Texts { characters: more, length: other })
-                if length == other =>
-            {
-                characters.extend_from_slice(more);
-            }
-            (Input::Rows { .. } | Input::Texts { .. }, _) => return None,
-        }
-    }
-    Some(all)
+/// Whether two results of the same inputs differ by more than rounding.
+fn is_another(one: f32, other: f32) -> bool {
+    (one - other).abs() > 1e-3 * one.abs().max(other.abs()).max(1.0)
 }
 
 #[cfg(test)]
@@ -314,7 +310,7 @@ mod tests {
         let good = read(&[0.0, 1.0, 1.0, 0.0, 0.0, 0.5]);
         good.warm().unwrap();
         let said = good.compute(&Input::Rows { values: vec![3.0, 1.0], width: 2 }).unwrap();
-        assert_eq!(said, Prediction { scores: vec![1.0, 3.5], classes: vec![1] });
+        assert_eq!(said, Prediction { scores: vec![1.0, 3.5], classes: vec![1], others: vec![] });
         // `checkpoint::write` does not write such a file.
         let mut nan = file(&[0.0, 7.0, 1.0, 0.0, 0.0, 0.5]);
         let place = nan.windows(4).position(|bytes| bytes == 7.0_f32.to_le_bytes()).unwrap();
@@ -331,17 +327,5 @@ mod tests {
             read(&values).warm().unwrap();
         }
         assert!(Loaded::read(3, Digest([0; 32]), b"no model", None, 4).is_err());
-    }
-
-    #[test]
-    fn inputs_are_parted_and_joined_by_examples() {
-        let rows = Input::Rows { values: vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0], width: 2 };
-        let parts = [rows.part(0..1), rows.part(1..3)];
-        assert_eq!((parts[0].examples(), parts[1].examples()), (1, 2));
-        assert_eq!(joined(parts.iter()), Some(rows.clone()));
-        let texts = |length| Input::Texts { characters: vec![1; 6], length };
-        assert_eq!(joined([texts(2), texts(3)].iter()), None, "of different lengths");
-        assert_ne!(rows.bytes().count(), 0);
-        assert_ne!(texts(2).bytes().collect::<Vec<_>>(), texts(3).bytes().collect::<Vec<_>>());
     }
 }

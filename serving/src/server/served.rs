@@ -230,7 +230,7 @@ impl Served {
             });
             (Arc::clone(&stable.model), tell)
         });
-        Some(Chosen { sha256: held.model.sha256, lane: Lane { model: Arc::clone(&held.model), beside } })
+        Some(Chosen { sha256: held.model.sha256, lane: Lane { model: Arc::clone(&held.model), beside, length: 0 } })
     }
 
     /// Records the outcome of a request for the verdict on a canary.

@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::time::Duration;
 
-use client_sdk::models::{Architecture, InputKind};
+use client_sdk::models::Architecture;
 use client_sdk::train::Device;
 use inference::batcher::Batching;
 use inference::rollout::Rollout;
 use inference::scale::Replicas;
 use serde::Serialize;
-use serving::{Running, Settings};
+use serving::{Datatype, Running, Settings, TensorMetadata, signature};
 use wire::inspect::TaskView;
 
 use super::world::World;
@@ -70,12 +70,28 @@ pub(super) async fn serve(world: &World, task: &TaskView, folder: &Path, output:
 fn curl(url: &str, name: &str, task: &TaskView) -> String {
     let told = task.spec.model.architecture.clone();
     let model: Option<Architecture> = told.and_then(|told| serde_json::from_value(told).ok());
-    let (datatype, width) = match model.as_ref().map(Architecture::input) {
-        Some(InputKind::Characters) => ("INT64", 8),
-        Some(InputKind::Features(width)) => ("FP32", width),
-        Some(InputKind::Tensors) | None => ("FP32", 1),
+    let inputs = model.as_ref().and_then(|model| signature(model).ok()).map(|signature| signature.inputs);
+    let length = match &model {
+        Some(Architecture::Graph(model)) => model.graph().lengths.map_or(1, |all| 8.clamp(all.least, all.most)).into(),
+        Some(_) | None => 8,
     };
+    let inputs: Vec<_> = inputs.unwrap_or_default().iter().map(|input| zeros(input, length)).collect();
+    format!(r#"curl {url}/v2/models/{name}/infer -d '{{"inputs":[{}]}}'"#, inputs.join(","))
+}
+
+/// An input of zeros in JSON within quotes of the shell: one example, with sequences of this length.
+fn zeros(input: &TensorMetadata, length: i64) -> String {
+    let name = serde_json::Value::from(&*input.name).to_string().replace('\'', r"'\''");
+    let size = |(axis, &size): (usize, &i64)| match (axis, size) {
+        (0, _) => 1,
+        (_, -1) => length,
+        (_, fixed) => fixed,
+    };
+    let shape: Vec<i64> = input.shape.iter().enumerate().map(size).collect();
+    let (datatype, count): (_, i64) = (input.datatype.as_str(), shape.iter().product());
+    let shape = shape.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
+    let zero = if input.datatype == Datatype::Bool { "false" } else { "0" };
     format!(
-        r#"curl {url}/v2/models/{name}/infer -d '{{"inputs":[{{"name":"input","shape":[1,{width}],"datatype":"{datatype}","data":['$(yes 0 | head -n {width} | paste -sd, -)']}}]}}'"#
+        r#"{{"name":{name},"shape":[{shape}],"datatype":"{datatype}","data":['$(yes {zero} | head -n {count} | paste -sd, -)']}}"#
     )
 }

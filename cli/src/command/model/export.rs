@@ -1,11 +1,12 @@
-//! `tributary model export`: a ready model in the forms that other servers of models read.
+//! `tributary model export`: a ready model, or a graph, in the forms that other servers of models read.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use client_sdk::models::Architecture;
+use learning::Parameters;
 use recipe::digest::sha256;
-use serving::{TensorMetadata, named_folder, onnx, signature};
+use serving::{Signature, TensorMetadata, named_folder, onnx, signature};
 use wire::Digest;
 
 use super::evaluate::{architecture_of, parameters_of, read};
@@ -35,7 +36,7 @@ pub(crate) struct Export {
     /// Model version in the repository [default: from the file name, or 1]
     #[arg(long, value_name = "VERSION", requires = "triton", value_parser = clap::value_parser!(u32).range(1..))]
     model_version: Option<u32>,
-    /// Task file of the model; needed for a cnn whose images are not 28x28
+    /// Task file of the model; needed for a graph, and for a cnn whose images are not 28x28
     #[arg(long, value_name = "FILE")]
     task: Option<PathBuf>,
 }
@@ -61,8 +62,7 @@ impl Export {
         }
         let sha256 = sha256(&safetensors);
         let kind = architecture.kind();
-        let model = onnx::encode(&architecture, &parameters, sha256)
-            .ok_or_else(|| Failure::new(Exit::Data, format!("a {kind} cannot be written as ONNX")))?;
+        let model = onnx_of(&architecture, &parameters, sha256)?;
         let mut files = Vec::new();
         if let Some(path) = &self.onnx {
             write(path, &model)?;
@@ -72,7 +72,8 @@ impl Export {
             let (name, version) = self.name_and_version();
             let folder = named_folder::join(repository, &name).map_err(Failure::because(Exit::Usage, "--name"))?;
             let path = folder.join(version.to_string()).join("model.onnx");
-            write(&folder.join("config.pbtxt"), configuration(&name, &architecture).as_bytes())?;
+            let signature = signature(&architecture).map_err(|why| Failure::new(Exit::Data, why))?;
+            write(&folder.join("config.pbtxt"), configuration(&name, &signature).as_bytes())?;
             write(&path, &model)?;
             files.extend([folder.join("config.pbtxt"), path]);
         }
@@ -86,7 +87,10 @@ impl Export {
 
     /// The task's model, or the one that the tensors tell.
     fn architecture(&self, safetensors: &[u8]) -> Outcome<Architecture> {
-        let Some(path) = &self.task else { return architecture_of(&self.file, safetensors) };
+        let Some(path) = &self.task else {
+            let needed = || "names the task file, which a graph needs".to_owned();
+            return architecture_of(&self.file, safetensors).map_err(|error| error.with_error("--task", needed()));
+        };
         let told = task_file::read(path)?.model.architecture;
         let told = told.ok_or_else(|| task_file::wrong(path, "names no model.architecture"))?;
         serde_json::from_value(told).map_err(|error| task_file::wrong(path, error))
@@ -101,6 +105,18 @@ impl Export {
     }
 }
 
+/// The model as an ONNX file, which names the digest of the safetensors file.
+fn onnx_of(architecture: &Architecture, parameters: &Parameters, sha256: Digest) -> Outcome<Vec<u8>> {
+    if let Architecture::Graph(model) = architecture {
+        let metadata = [("tributary.safetensors_sha256", &*sha256.to_string())];
+        let file = graph_import::export(model.graph(), parameters.values(), &metadata);
+        return file.map_err(Failure::because(Exit::Data, "the graph cannot be written as ONNX"));
+    }
+    let kind = architecture.kind();
+    onnx::encode(architecture, parameters, sha256)
+        .ok_or_else(|| Failure::new(Exit::Data, format!("a {kind} cannot be written as ONNX")))
+}
+
 /// Whole or not at all: Triton looks at its repository while this writes.
 fn write(path: &Path, content: &[u8]) -> Outcome {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -111,15 +127,14 @@ fn write(path: &Path, content: &[u8]) -> Outcome {
 }
 
 /// Triton's description of the model (`model_config.proto`, in text). The first dimension of every tensor is the batch, which it leaves out.
-fn configuration(name: &str, architecture: &Architecture) -> String {
-    let (input, outputs) = signature(architecture);
-    let outputs: Vec<_> = outputs.iter().map(tensor).collect();
+fn configuration(name: &str, Signature { inputs, outputs }: &Signature) -> String {
+    let list = |tensors: &[TensorMetadata]| tensors.iter().map(tensor).collect::<Vec<_>>().join(", ");
     format!(
         "name: {name:?}\nplatform: \"onnxruntime_onnx\"\nmax_batch_size: {MAX_BATCH}\n\
          dynamic_batching {{ max_queue_delay_microseconds: {MAX_DELAY_US} }}\n\
          input [ {} ]\noutput [ {} ]\n",
-        tensor(&input),
-        outputs.join(", ")
+        list(inputs),
+        list(outputs)
     )
 }
 
@@ -159,7 +174,8 @@ mod tests {
 
     #[test]
     fn triton_is_told_what_an_example_is() {
-        let said = configuration("digits", &Architecture::Linear(Linear { inputs: 60, classes: 10 }));
+        let of = |architecture: &Architecture| signature(architecture).unwrap();
+        let said = configuration("digits", &of(&Architecture::Linear(Linear { inputs: 60, classes: 10 })));
         let expected = r#"name: "digits"
 platform: "onnxruntime_onnx"
 max_batch_size: 32
@@ -168,7 +184,7 @@ input [ { name: "input" data_type: TYPE_FP32 dims: [ 60 ] } ]
 output [ { name: "scores" data_type: TYPE_FP32 dims: [ 10 ] }, { name: "classes" data_type: TYPE_INT64 dims: [ 1 ] reshape { shape: [ ] } } ]
 "#;
         assert_eq!(said, expected);
-        let text = configuration("text", &Architecture::Gru(Gru::with_vocabulary(7)));
+        let text = configuration("text", &of(&Architecture::Gru(Gru::with_vocabulary(7))));
         assert!(text.contains("data_type: TYPE_INT64 dims: [ -1 ] }") && text.contains("dims: [ -1, 7 ]"), "{text}");
     }
 }

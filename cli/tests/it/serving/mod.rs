@@ -5,6 +5,7 @@ mod bad_requests;
 mod canary;
 mod faults;
 mod followed;
+mod graphs;
 mod secrecy;
 mod swaps;
 mod told;

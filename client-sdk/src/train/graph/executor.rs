@@ -156,6 +156,16 @@ impl Executor {
         self.buffers.as_ref().map_or(&[], |buffers| buffers.values[id.0 as usize].f32())
     }
 
+    /// A copy of a value of any type after [`Self::forward`].
+    pub(crate) fn tensor(&self, id: ValueId) -> Tensor {
+        self.buffers.as_ref().map_or(Tensor::F32(Vec::new()), |buffers| buffers.values[id.0 as usize].clone())
+    }
+
+    /// Number of elements of all values in memory.
+    pub(crate) fn elements(&self) -> usize {
+        self.buffers.as_ref().map_or(0, |buffers| buffers.values.iter().map(Tensor::len).sum())
+    }
+
     /// The gradient of the parameters in the graph's order, given that of a value of the last forward pass.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
-//! Training of graphs on one CPU core.
+//! Training and predictions of graphs on one CPU core.
 //!
 //! An [`executor`] computes a graph's values and gradients; the losses, the optimizer and the loop over batches are shared
-//! with the ready models.
+//! with the ready models. [`predict`] computes outputs alone.
 
 mod context;
 mod examples;
@@ -13,11 +13,14 @@ mod measures;
 mod memory;
 mod ops;
 mod packing;
+mod predict;
 mod product;
 mod tensor;
 mod verify;
 mod walk;
 
+#[cfg(test)]
+mod exported;
 #[cfg(test)]
 mod golden;
 #[cfg(test)]
@@ -29,4 +32,6 @@ pub(super) use self::examples::check;
 pub(super) use self::learner::GraphLearner;
 pub(super) use self::measures::evaluate;
 pub(super) use self::memory::chunk;
+pub use self::predict::{GraphPredictor, NamedTensor};
+pub use self::tensor::Tensor;
 pub use self::verify::{Derivative, verify_gradients};

@@ -4,13 +4,42 @@ use graph::{Element, TensorType};
 
 /// Elements in row-major order.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Tensor {
+pub enum Tensor {
+    /// 32-bit floats.
     F32(Vec<f32>),
+    /// Integers: identifiers, positions, classes.
     I64(Vec<i64>),
+    /// Truth values, for masks.
     Bool(Vec<bool>),
 }
 
 impl Tensor {
+    /// Type of the elements.
+    #[must_use]
+    pub fn element(&self) -> Element {
+        match self {
+            Self::F32(_) => Element::F32,
+            Self::I64(_) => Element::I64,
+            Self::Bool(_) => Element::Bool,
+        }
+    }
+
+    /// Number of elements.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::F32(values) => values.len(),
+            Self::I64(values) => values.len(),
+            Self::Bool(values) => values.len(),
+        }
+    }
+
+    /// Whether it has no elements.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Zeros of a type.
     pub(super) fn zeros(kind: &TensorType) -> Self {
         let count = kind.elements();

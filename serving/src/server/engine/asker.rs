@@ -6,7 +6,8 @@ use client_sdk::train::TrainError;
 use inference::batcher::Refused;
 use tokio::sync::oneshot;
 
-use super::super::model::{Input, Loaded, Prediction};
+use super::super::input::{Input, Prediction};
+use super::super::model::Loaded;
 
 /// Callback that compares the classes predicted by canary and stable version for the same examples.
 pub(crate) type Compared = Arc<dyn Fn(&[u32], &[u32]) + Send + Sync>;
@@ -17,6 +18,8 @@ pub(crate) struct Lane {
     pub(crate) model: Arc<Loaded>,
     /// The stable version, if the model is a canary.
     pub(crate) beside: Option<(Arc<Loaded>, Compared)>,
+    /// Length of the sequences of a graph, else 0: a batch has one length.
+    pub(crate) length: u32,
 }
 
 impl Lane {
@@ -28,7 +31,7 @@ impl Lane {
 
 impl PartialEq for Lane {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.model, &other.model)
+        Arc::ptr_eq(&self.model, &other.model) && self.length == other.length
     }
 }
 
@@ -53,11 +56,23 @@ pub(crate) enum NoAnswer {
     #[error(transparent)]
     Refused(#[from] Refused),
     #[error(transparent)]
-    Unfit(#[from] TrainError),
+    Unfit(TrainError),
+    /// A graph cannot compute these inputs. The node's message is left out, since it quotes an input.
+    #[error("an integer among the inputs is outside the model's range, or it divides by 0")]
+    Inputs,
     #[error("computing the answer failed")]
     Panicked,
     #[error("shutting down; try again later")]
     ShuttingDown,
+}
+
+impl From<TrainError> for NoAnswer {
+    fn from(error: TrainError) -> Self {
+        match error {
+            TrainError::Prediction(_) => Self::Inputs,
+            error => Self::Unfit(error),
+        }
+    }
 }
 
 impl NoAnswer {
@@ -65,7 +80,7 @@ impl NoAnswer {
     pub(crate) fn is_of_version(&self) -> bool {
         match self {
             Self::Unfit(_) | Self::Panicked => true,
-            Self::Refused(_) | Self::ShuttingDown => false,
+            Self::Refused(_) | Self::Inputs | Self::ShuttingDown => false,
         }
     }
 }

@@ -9,8 +9,8 @@ use inference::Moment;
 use inference::batcher::{Batch, Part};
 use tokio::time::Instant;
 
+use super::super::input::{Input, Prediction, joined};
 use super::super::meters::QueueMeters;
-use super::super::model::{Input, Prediction, joined};
 use super::asker::{Asker, Lane, NoAnswer};
 
 /// Computes a batch and answers its requests. Returns the duration. Texts of different lengths, and requests that
@@ -28,7 +28,7 @@ pub(super) fn compute(meters: &QueueMeters, batch: Batch<Lane, Asker>, now: Mome
     let said: Vec<(Input, Vec<u32>)> = match together {
         Some((input, all)) => {
             let classes = lane.beside.is_some().then(|| all.classes.clone());
-            share(parts, all, examples);
+            share(parts, &all, examples);
             classes.map(|classes| (input, classes)).into_iter().collect()
         }
         None => parts.into_iter().filter_map(|part| answer_alone(&lane, part.asker)).collect(),
@@ -62,14 +62,10 @@ pub(super) fn contained<T>(work: impl FnOnce() -> Result<T, TrainError>) -> Resu
 }
 
 /// Sends each part its share of the results.
-fn share(parts: Vec<Part<Asker>>, all: Prediction, examples: usize) {
-    let (scores, classes) = (all.scores.len() / examples.max(1), all.classes.len() / examples.max(1));
-    let mut start = 0;
+fn share(parts: Vec<Part<Asker>>, all: &Prediction, examples: usize) {
+    let (count, mut start) = (examples, 0);
     for Part { examples, asker, .. } in parts {
-        let range = start..start + examples;
-        let of = |each: usize| range.start * each..range.end * each;
-        let mine = Prediction { scores: all.scores[of(scores)].to_vec(), classes: all.classes[of(classes)].to_vec() };
-        let _ = asker.answer.send(Ok(mine));
+        let _ = asker.answer.send(Ok(all.part(count, start..start + examples)));
         start += examples;
     }
 }

@@ -35,7 +35,7 @@ fn compared(canary: &Arc<Loaded>, stable: &Arc<Loaded>) -> (Lane, Arc<Mutex<Vec<
     let tell: Compared = Arc::new(move |canary: &[u32], stable: &[u32]| {
         all.lock().unwrap().push([canary.to_vec(), stable.to_vec()]);
     });
-    (Lane { model: Arc::clone(canary), beside: Some((Arc::clone(stable), tell)) }, told)
+    (Lane { model: Arc::clone(canary), beside: Some((Arc::clone(stable), tell)), length: 0 }, told)
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn texts_of_different_lengths_are_compared_one_by_one() {
 async fn a_panic_ends_no_compute_thread() {
     let engine = Engine::start(&["digits".to_owned()], Batching::default(), 1).unwrap();
     let tell: Compared = Arc::new(|canary: &[u32], _: &[u32]| assert!(canary.is_empty(), "planted"));
-    let lane = Lane { model: loaded(2), beside: Some((loaded(1), tell)) };
+    let lane = Lane { model: loaded(2), beside: Some((loaded(1), tell)), length: 0 };
     for _ in 0..3 {
         let said = engine.ask(0, None, &lane, text(3));
         let said = tokio::time::timeout(Duration::from_secs(60), said).await.expect("a thread computes still");
@@ -90,7 +90,7 @@ fn a_panic_is_the_version_s_fault_and_a_full_queue_is_not() {
 async fn a_full_queue_is_known_before_a_body_is_read_and_who_goes_away_makes_room() {
     let batching = Batching { max_delay: Duration::from_secs(3600), queue: 1, ..Batching::default() };
     let engine = Engine::start(&["digits".to_owned()], batching, 1).unwrap();
-    let lane = Lane { model: loaded(1), beside: None };
+    let lane = Lane { model: loaded(1), beside: None, length: 0 };
     // The pending work is kept for this request.
     let reading = engine.arriving(0, true).unwrap();
     let ask = || Box::pin(engine.ask(0, engine.arriving(0, false).ok(), &lane, text(2)));
@@ -151,7 +151,7 @@ async fn requests_that_are_there_at_once_are_computed_at_once_by_whoever_asks() 
 async fn who_computes_for_others_and_goes_away_leaves_them_to_the_threads() {
     let batching = Batching { max_delay: Duration::from_millis(20), ..Batching::default() };
     let engine = Engine::start(&["digits".to_owned()], batching, 1).unwrap();
-    let lane = Lane { model: quick(1), beside: None };
+    let lane = Lane { model: quick(1), beside: None, length: 0 };
     // Reading takes longer than the delay, so the pending work is left to a thread, which wakes up after the delay.
     let reading = engine.arriving(0, true).unwrap();
     let mut gone = Box::pin(engine.ask(0, None, &lane, one_row(1.0)));

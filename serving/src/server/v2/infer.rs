@@ -15,13 +15,14 @@ use wire::admin::Role;
 use wire::problem::ProblemType;
 
 use super::asked::{Result, admitted, no_version, number};
-use super::outputs::{Output, OutputTensor};
+use super::outputs::OutputTensor;
 use super::problem::Refusal;
-use super::tensors::{CLASSES, InputTensor, SCORES, TensorParameters, input};
+use super::signatures::TensorMetadata;
+use super::tensors::{Asked, InputTensor, TensorParameters, graph_inputs, input};
 use crate::server::access::no_model;
 use crate::server::engine::NoAnswer;
 use crate::server::meters;
-use crate::server::model::{Input, Prediction};
+use crate::server::model::Loaded;
 use crate::server::served::{Chosen, Served};
 use crate::server::shared::Serving;
 
@@ -163,14 +164,10 @@ where
         return Err(no_model(name).into());
     }
     let wrong = |detail: String| Refusal::new(ProblemType::InvalidValue, detail);
-    let asked = input(model.architecture(), request.inputs, binary).map_err(wrong)?;
-    let (id, wanted) = (request.id, wanted(request.outputs, request.parameters)?);
+    let Asked { input, shapes } = asked(model, request.inputs, binary).map_err(wrong)?;
+    let (id, wanted) = (request.id, wanted(&model.signature().outputs, request.outputs, request.parameters)?);
     drop(body);
-    let shape = match &asked {
-        Input::Rows { .. } => vec![asked.examples()],
-        Input::Texts { length, .. } => vec![asked.examples(), *length],
-    };
-    let key = serving.cache.as_ref().map(|cache| cache.key(chosen.sha256, &asked));
+    let key = serving.cache.as_ref().map(|cache| cache.key(chosen.sha256, &input));
     let remembered = key.as_ref().and_then(|key| {
         let found = serving.cache.as_ref()?.get(key);
         served.meters.cached(found.is_some());
@@ -179,14 +176,14 @@ where
     let said = match remembered {
         Some(said) => said,
         None => {
-            let said = serving.engine.ask(served.index, arriving, &chosen.lane, asked).await;
+            let said = serving.engine.ask(served.index, arriving, &chosen.lane, input).await;
             let is_tried = chosen.lane.beside.is_some();
             // A full queue does not count against the version.
             if is_tried && said.as_ref().is_err_and(NoAnswer::is_of_version) {
                 served.note(model.version, began.elapsed(), true);
             }
             let said = Arc::new(said?);
-            let is_finite = said.scores.iter().all(|score| score.is_finite());
+            let is_finite = said.floats().all(f32::is_finite);
             if is_tried {
                 served.note(model.version, began.elapsed(), !is_finite);
             }
@@ -199,7 +196,20 @@ where
             said
         }
     };
-    respond(&served.name, model.version, id.as_deref(), &wanted, &said, &shape)
+    let described = &model.signature().outputs;
+    let outputs = wanted
+        .iter()
+        .map(|&(at, as_bytes)| OutputTensor::of(at, &described[at], &said, &shapes[at], as_bytes))
+        .collect();
+    respond(&served.name, model.version, id.as_deref(), outputs, NUMBER * said.bytes() / 4)
+}
+
+/// The inputs of a request as the model takes them.
+fn asked(model: &Loaded, tensors: Vec<InputTensor<'_>>, binary: &[u8]) -> Result<Asked, String> {
+    match model.graph() {
+        Some(graph) => graph_inputs(graph, model.signature(), tensors, binary),
+        None => input(model.architecture(), model.signature(), tensors, binary),
+    }
 }
 
 /// The version that answers. `draw`: the random choice during a canary.
@@ -239,36 +249,40 @@ fn parse<'b>(headers: &HeaderMap, body: &'b [u8]) -> Result<(Request<'b>, &'b [u
     Ok((request, binary))
 }
 
-/// The requested outputs, all by default, and whether each is binary.
-fn wanted(named: Option<Vec<RequestedOutput<'_>>>, parameters: RequestParameters) -> Result<Vec<(Output, bool)>> {
+/// Positions of the requested outputs, all by default, and whether each is binary.
+fn wanted(
+    outputs: &[TensorMetadata],
+    named: Option<Vec<RequestedOutput<'_>>>,
+    parameters: RequestParameters,
+) -> Result<Vec<(usize, bool)>> {
     let Some(named) = named.filter(|named| !named.is_empty()) else {
-        return Ok(Output::ALL.map(|output| (output, parameters.binary_data_output)).into());
+        return Ok((0..outputs.len()).map(|position| (position, parameters.binary_data_output)).collect());
     };
     let wrong = |detail: String| Refusal::new(ProblemType::InvalidValue, detail);
-    let mut wanted: Vec<(Output, bool)> = Vec::with_capacity(Output::ALL.len());
+    let mut wanted: Vec<(usize, bool)> = Vec::with_capacity(outputs.len());
     for RequestedOutput { name, parameters: of_output } in named {
-        let output = Output::named(&name)
-            .ok_or_else(|| wrong(format!("outputs: this model gives `{SCORES}` and `{CLASSES}`, and no {name:?}")))?;
-        if wanted.iter().any(|(other, _)| *other == output) {
+        let position = outputs.iter().position(|output| output.name == name).ok_or_else(|| {
+            let names: Vec<_> = outputs.iter().map(|output| format!("`{}`", output.name)).collect();
+            wrong(format!("outputs: this model gives {}, and no {name:?}", names.join(", ")))
+        })?;
+        if wanted.iter().any(|(other, _)| *other == position) {
             return Err(wrong(format!("outputs: `{name}` is there twice")));
         }
-        wanted.push((output, of_output.binary_data.unwrap_or(parameters.binary_data_output)));
+        wanted.push((position, of_output.binary_data.unwrap_or(parameters.binary_data_output)));
     }
     Ok(wanted)
 }
 
+/// `expected`: approximate size of the numbers in JSON.
 fn respond(
     name: &str,
     version: u32,
     id: Option<&str>,
-    wanted: &[(Output, bool)],
-    said: &Prediction,
-    shape: &[usize],
+    outputs: Vec<OutputTensor<'_>>,
+    expected: usize,
 ) -> Result<Response> {
-    let outputs: Vec<_> =
-        wanted.iter().map(|&(output, as_bytes)| OutputTensor::of(output, said, shape, as_bytes)).collect();
     let binary: usize = outputs.iter().map(OutputTensor::bytes).sum();
-    let told = if binary > 0 { binary } else { NUMBER * (said.scores.len() + said.classes.len()) };
+    let told = if binary > 0 { binary } else { expected };
     let mut body = Vec::with_capacity(ANSWER + told);
     let answer = Answer { model_name: name, model_version: version.to_string(), id, outputs };
     serde_json::to_writer(&mut body, &answer)
@@ -286,6 +300,9 @@ fn respond(
 
 #[cfg(test)]
 mod tests {
+    use client_sdk::models::{Architecture, Linear};
+
+    use super::super::signatures::signature;
     use super::*;
 
     #[test]
@@ -315,13 +332,14 @@ mod tests {
     fn outputs_are_all_of_them_or_those_that_are_named_once() {
         let of = |json: &str| {
             let request: Request<'_> = serde_json::from_str(json).unwrap();
-            wanted(request.outputs, request.parameters)
+            let linear = Architecture::Linear(Linear { inputs: 2, classes: 2 });
+            wanted(&signature(&linear).unwrap().outputs, request.outputs, request.parameters)
         };
         let all = of(r#"{"inputs":[],"parameters":{"binary_data_output":true}}"#).unwrap();
-        assert_eq!(all, [(Output::Scores, true), (Output::Classes, true)]);
+        assert_eq!(all, [(0, true), (1, true)]);
         let named =
             r#"{"inputs":[],"outputs":[{"name":"classes"},{"name":"sc\u006fres","parameters":{"binary_data":true}}]}"#;
-        assert_eq!(of(named).unwrap(), [(Output::Classes, false), (Output::Scores, true)]);
+        assert_eq!(of(named).unwrap(), [(1, false), (0, true)]);
         for outputs in [r#"[{"name":"classes"},{"name":"classes"}]"#, r#"[{"name":"logits"}]"#] {
             let refused = of(&format!(r#"{{"inputs":[],"outputs":{outputs}}}"#)).unwrap_err();
             assert_eq!(refused.status(), 422, "{outputs}");

@@ -5,9 +5,11 @@
 
 mod asked;
 mod bodies;
+mod flat;
 mod infer;
 mod outputs;
 mod problem;
+mod signatures;
 mod tensors;
 
 use std::sync::Arc;
@@ -33,7 +35,7 @@ use super::shared::Serving;
 use asked::{Result, admitted, in_memory, sender};
 pub(super) use bodies::Bodies;
 use problem::Refusal;
-pub use tensors::{Datatype, TensorMetadata, signature};
+pub use signatures::{Datatype, Signature, TensorMetadata, signature};
 
 /// The request handler of the listener: a fast path for predictions, and the router for everything else.
 #[derive(Clone)]
@@ -143,18 +145,16 @@ struct ModelMetadata {
     name: String,
     versions: Vec<String>,
     platform: String,
-    inputs: [TensorMetadata; 1],
-    outputs: [TensorMetadata; 2],
+    #[serde(flatten)]
+    tensors: Signature,
 }
 
 fn metadata(served: &Served, loaded: &Loaded, versions: Vec<u32>) -> Json<ModelMetadata> {
-    let (input, outputs) = signature(loaded.architecture());
     Json(ModelMetadata {
         name: served.name.clone(),
         versions: versions.iter().map(u32::to_string).collect(),
         platform: format!("tributary_{}", loaded.architecture().kind()),
-        inputs: [input],
-        outputs,
+        tensors: loaded.signature().clone(),
     })
 }
 

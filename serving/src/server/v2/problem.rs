@@ -49,7 +49,7 @@ impl From<NoAnswer> for Refusal {
                 problem: Box::new(Problem::new(ProblemType::RateLimited, told)),
                 retry_after_s: Some(retry_after.as_secs().max(1)),
             },
-            NoAnswer::Unfit(_) => Self::new(ProblemType::InvalidValue, told),
+            NoAnswer::Unfit(_) | NoAnswer::Inputs => Self::new(ProblemType::InvalidValue, told),
             NoAnswer::Panicked => Self::new(ProblemType::Internal, told),
             NoAnswer::ShuttingDown => Self::new(ProblemType::Unavailable, told),
         }

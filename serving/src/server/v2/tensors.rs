@@ -1,43 +1,18 @@
 //! Tensors of the Open Inference Protocol v2: numbers in JSON, nested or flat, or binary data.
 
 use std::borrow::Cow;
-use std::fmt;
 
 use client_sdk::models::{Architecture, InputKind};
-use serde::de::{DeserializeSeed, Deserializer, SeqAccess, Visitor};
-use serde::{Deserialize, Serialize};
+use client_sdk::train::Tensor;
+use serde::Deserialize;
 
-use super::super::model::Input;
-
-/// Name of the one input of a model.
-pub(super) const INPUT: &str = "input";
-/// Names of its outputs.
-pub(super) const SCORES: &str = "scores";
-pub(super) const CLASSES: &str = "classes";
+use super::flat::Flat;
+use super::signatures::{Datatype, INPUT, Signature, TensorMetadata};
+use crate::server::graphs::{ANSWER_MAX, Examples, Served};
+use crate::server::input::Input;
 
 /// Maximum length of a text, because memory grows with it.
 pub(crate) const TEXT_MAX: usize = 4096;
-/// Maximum number of scores of an answer (16 MiB): example × position × class.
-pub(crate) const SCORES_MAX: usize = 1 << 22;
-
-task_spec::named_enum! {
-    /// Element types that requests and answers may use.
-    pub enum Datatype {
-        Fp32 = "FP32",
-        Int64 = "INT64",
-    }
-}
-
-impl Datatype {
-    /// Bytes of an element.
-    pub(super) fn bytes(self) -> usize {
-        match self {
-            Self::Fp32 => 4,
-            Self::Int64 => 8,
-        }
-    }
-}
-
 /// The description of a tensor in a request.
 #[derive(Debug, Deserialize)]
 pub(super) struct InputTensor<'a> {
@@ -61,200 +36,165 @@ pub(super) struct TensorParameters {
     pub(super) binary_data: Option<bool>,
 }
 
-/// An input or output tensor in a model's metadata.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct TensorMetadata {
-    /// Its name.
-    pub name: &'static str,
-    /// The type of its numbers.
-    pub datatype: Datatype,
-    /// -1 for any size.
-    pub shape: Vec<i64>,
+/// The inputs of a request, and the shapes of the model's outputs for them.
+#[derive(Debug, PartialEq)]
+pub(super) struct Asked {
+    pub(super) input: Input,
+    pub(super) shapes: Vec<Vec<usize>>,
 }
 
-/// Element type and shape of a model's input, with -1 for any size.
-fn taken(model: &Architecture) -> (Datatype, [i64; 2]) {
-    match model.input() {
-        InputKind::Features(width) => (Datatype::Fp32, [-1, i64::try_from(width).unwrap_or(i64::MAX)]),
-        InputKind::Characters => (Datatype::Int64, [-1, -1]),
-        // Such a model is not served.
-        InputKind::Tensors => (Datatype::Fp32, [-1, -1]),
-    }
-}
-
-/// The input and the outputs of a model.
-#[must_use]
-pub fn signature(model: &Architecture) -> (TensorMetadata, [TensorMetadata; 2]) {
-    let tensor = |name, datatype, shape| TensorMetadata { name, datatype, shape };
-    let classes = i64::from(model.classes());
-    let (scores, best) = match model.input() {
-        InputKind::Features(_) => (vec![-1, classes], vec![-1]),
-        InputKind::Characters => (vec![-1, -1, classes], vec![-1, -1]),
-        InputKind::Tensors => (vec![-1, -1], vec![-1]),
-    };
-    let (datatype, shape) = taken(model);
-    let outputs = [tensor(SCORES, Datatype::Fp32, scores), tensor(CLASSES, Datatype::Int64, best)];
-    (tensor(INPUT, datatype, shape.to_vec()), outputs)
-}
-
-/// The numbers of a tensor in JSON: flat, or as nested arrays in row-major order.
-#[derive(Debug, Default, PartialEq)]
-pub(super) struct Flat {
-    numbers: Vec<f64>,
-    /// Nesting depth of the numbers.
-    depth: Option<usize>,
-    /// Lengths of the arrays, outermost first; 0 until an array of that depth has ended.
-    sizes: Vec<usize>,
-    /// Arrays of the same depth have different lengths, or numbers have different depths.
-    is_ragged: bool,
-}
-
-impl Flat {
-    fn push(&mut self, number: f64, depth: usize) {
-        self.is_ragged |= *self.depth.get_or_insert(depth) != depth;
-        self.numbers.push(number);
-    }
-
-    /// Records the end of an array at `depth`.
-    fn end(&mut self, depth: usize, length: usize) {
-        self.sizes.resize(self.sizes.len().max(depth + 1), 0);
-        self.is_ragged |= length == 0 || ![0, length].contains(&self.sizes[depth]);
-        self.sizes[depth] = length;
-    }
-
-    /// The numbers, if they are flat or nested in this shape.
-    fn of_shape(self, shape: &[u64]) -> Result<Vec<f64>, String> {
-        let is_nested = || self.sizes.iter().map(|&size| u64::try_from(size).ok()).eq(shape.iter().copied().map(Some));
-        if self.is_ragged || (self.sizes.len() > 1 && !is_nested()) {
-            return Err(format!("{INPUT}: data is one array, or arrays nested by the shape {shape:?}"));
-        }
-        Ok(self.numbers)
-    }
-}
-
-/// Visitor of an array at `depth`.
-struct Numbers<'a> {
-    into: &'a mut Flat,
-    depth: usize,
-}
-
-impl<'de> DeserializeSeed<'de> for Numbers<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "what a model takes is far below 2^53, and checked afterwards")]
-impl<'de> Visitor<'de> for Numbers<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("numbers, or arrays of numbers")
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<(), E> {
-        self.into.push(value, self.depth);
-        Ok(())
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<(), E> {
-        self.into.push(value as f64, self.depth);
-        Ok(())
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<(), E> {
-        self.into.push(value as f64, self.depth);
-        Ok(())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
-        let Self { into, depth } = self;
-        let mut length = 0;
-        while items.next_element_seed(Numbers { into: &mut *into, depth: depth + 1 })?.is_some() {
-            length += 1;
-        }
-        into.end(depth, length);
-        Ok(())
-    }
-}
-
-impl<'de> Deserialize<'de> for Flat {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Array;
-        impl<'de> Visitor<'de> for Array {
-            type Value = Flat;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an array of numbers")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Flat, A::Error> {
-                let mut all = Flat::default();
-                Numbers { into: &mut all, depth: 0 }.visit_seq(items)?;
-                Ok(all)
-            }
-        }
-        deserializer.deserialize_seq(Array)
-    }
-}
-
-/// The input of a request for this model. `binary`: the bytes after the JSON.
+/// The input of a request for a ready model. `binary`: the bytes after the JSON.
 ///
 /// # Errors
 /// What is wrong, and what would be right.
-pub(super) fn input(model: &Architecture, tensors: Vec<InputTensor<'_>>, binary: &[u8]) -> Result<Input, String> {
-    let (expected, sizes) = taken(model);
+pub(super) fn input(
+    model: &Architecture,
+    signature: &Signature,
+    tensors: Vec<InputTensor<'_>>,
+    binary: &[u8],
+) -> Result<Asked, String> {
     let [tensor] = <[InputTensor<'_>; 1]>::try_from(tensors)
         .map_err(|tensors| format!("inputs: this model takes one, `{INPUT}`; these are {}", tensors.len()))?;
-    let InputTensor { name, shape, datatype, parameters, data } = tensor;
-    if name != INPUT {
-        return Err(format!("inputs: this model's is called `{INPUT}`, not {name:?}"));
-    }
-    if datatype != expected.as_str() {
-        return Err(format!("{INPUT}: its datatype is {}, not {datatype:?}", expected.as_str()));
-    }
-    let fits = shape.len() == sizes.len()
-        && shape.iter().zip(sizes).all(|(&size, one)| one == -1 || i64::try_from(size) == Ok(one));
-    if !fits {
-        return Err(format!("{INPUT}: its shape is {sizes:?} with -1 for any size, and this is {shape:?}"));
-    }
-    let elements = shape.iter().try_fold(1_u64, |all, &size| all.checked_mul(size));
-    let elements = elements.and_then(|elements| usize::try_from(elements).ok()).filter(|elements| *elements > 0);
-    let elements = elements.ok_or_else(|| format!("{INPUT}: the shape {shape:?} holds nothing, or too much"))?;
-    check_sizes(model, &shape, elements)?;
-    let told = match (data, parameters.binary_data_size) {
-        (Some(data), None) if binary.is_empty() => Elements::Numbers(data.of_shape(&shape)?),
-        (Some(_), None) => {
-            return Err(format!("{INPUT}: data are in the JSON, and {} bytes follow it", binary.len()));
-        }
-        (None, Some(size)) if size != binary.len() => {
-            return Err(format!("{INPUT}: binary_data_size is {size}, and {} bytes follow the JSON", binary.len()));
-        }
-        (None, Some(size)) => {
-            let each = expected.bytes();
-            if elements.checked_mul(each) != Some(size) {
-                let detail = format!("the shape {shape:?} holds {elements} elements of {each} bytes");
-                return Err(format!("{INPUT}: {detail}, and binary_data_size is {size}"));
-            }
-            Elements::Bytes(binary)
-        }
-        (Some(_), Some(_)) | (None, None) => {
-            return Err(format!("{INPUT}: give either data, or binary_data_size and that many bytes after the JSON"));
-        }
+    let expected = match &signature.inputs[..] {
+        [expected] if tensor.name == INPUT => expected,
+        _ => return Err(format!("inputs: this model's is called `{INPUT}`, not {:?}", tensor.name)),
     };
-    if let Elements::Numbers(numbers) = &told
-        && numbers.len() != elements
-    {
-        return Err(format!("{INPUT}: the shape {shape:?} holds {elements} elements, and these are {}", numbers.len()));
-    }
+    let form = Form::of(&tensor, expected)?;
+    check_sizes(model, &tensor.shape, form.elements)?;
+    let shape = tensor.shape.clone();
+    let mut rest = binary;
+    let told = form.read(tensor, &mut rest)?;
+    check_rest(binary, rest)?;
+    let size = |place: usize| shape.get(place).and_then(|&size| usize::try_from(size).ok()).unwrap_or(usize::MAX);
+    let classes = usize::try_from(model.classes()).unwrap_or(usize::MAX);
     match model.input() {
-        InputKind::Features(width) => Ok(Input::Rows { values: rows(told)?, width }),
-        InputKind::Tensors => Err("this model takes inputs by name, which are not served".to_owned()),
+        InputKind::Features(width) => {
+            let input = Input::Rows { values: floats(INPUT, told)?, width };
+            Ok(Asked { input, shapes: vec![vec![size(0), classes], vec![size(0)]] })
+        }
+        InputKind::Tensors => Err("this model takes inputs by name".to_owned()),
         InputKind::Characters => {
-            let length = usize::try_from(shape[1]).unwrap_or(usize::MAX);
-            Ok(Input::Texts { characters: characters(told, model.classes())?, length })
+            let characters = characters(told, model.classes())?;
+            let shapes = vec![vec![size(0), size(1), classes], vec![size(0), size(1)]];
+            Ok(Asked { input: Input::Texts { characters, length: size(1) }, shapes })
+        }
+    }
+}
+
+/// The inputs of a request for a graph, in any order. `binary`: the bytes after the JSON, tensor after tensor.
+///
+/// # Errors
+/// What is wrong, and what would be right.
+pub(super) fn graph_inputs(
+    graph: &Served,
+    signature: &Signature,
+    tensors: Vec<InputTensor<'_>>,
+    binary: &[u8],
+) -> Result<Asked, String> {
+    let names = || signature.inputs.iter().map(|input| format!("`{}`", input.name)).collect::<Vec<_>>().join(", ");
+    let mut forms: Vec<Option<Form>> = Vec::new();
+    forms.resize_with(signature.inputs.len(), || None);
+    let mut shapes: Vec<Vec<usize>> = vec![Vec::new(); signature.inputs.len()];
+    let mut order = Vec::with_capacity(tensors.len());
+    for tensor in &tensors {
+        let found = signature.inputs.iter().position(|expected| expected.name == tensor.name);
+        let position =
+            found.ok_or_else(|| format!("inputs: this model takes {}, and no {:?}", names(), tensor.name))?;
+        let form = Form::of(tensor, &signature.inputs[position])?;
+        if forms[position].replace(form).is_some() {
+            return Err(format!("inputs: `{}` is there twice", tensor.name));
+        }
+        shapes[position] = tensor.shape.iter().map(|&size| usize::try_from(size).unwrap_or(usize::MAX)).collect();
+        order.push(position);
+    }
+    if order.len() != signature.inputs.len() {
+        return Err(format!("inputs: this model takes {}; these are {}", names(), order.len()));
+    }
+    let views: Vec<&[usize]> = shapes.iter().map(Vec::as_slice).collect();
+    let point = graph.model().graph().point_of(&views).map_err(|error| error.to_string())?;
+    // Before numbers are converted, and before anything is computed.
+    let outputs = graph.shapes(point)?;
+    let mut read: Vec<Option<Tensor>> = vec![None; order.len()];
+    let mut rest = binary;
+    for (tensor, position) in tensors.into_iter().zip(order) {
+        let Some(form) = forms[position].take() else { continue };
+        let name = tensor.name.clone().into_owned();
+        let told = form.read(tensor, &mut rest)?;
+        read[position] = Some(elements(&name, signature.inputs[position].datatype, told)?);
+    }
+    check_rest(binary, rest)?;
+    let tensors = read.into_iter().flatten().collect();
+    let examples = Examples { tensors, count: point.batch as usize, length: point.length };
+    Ok(Asked { input: Input::Tensors(examples), shapes: outputs })
+}
+
+/// Checks that the tensors have used all bytes after the JSON.
+fn check_rest(binary: &[u8], rest: &[u8]) -> Result<(), String> {
+    match rest.len() {
+        0 => Ok(()),
+        left => Err(format!(
+            "inputs: the tensors take {} bytes after the JSON, and {} bytes follow it",
+            binary.len() - left,
+            binary.len()
+        )),
+    }
+}
+
+/// The type and the number of elements of a tensor in a request.
+struct Form {
+    datatype: Datatype,
+    elements: usize,
+}
+
+impl Form {
+    /// Those of a tensor that has the right type and a shape that fits.
+    fn of(tensor: &InputTensor<'_>, expected: &TensorMetadata) -> Result<Self, String> {
+        let InputTensor { name, shape, datatype, .. } = tensor;
+        let sizes = &expected.shape;
+        let is_short = expected.datatype == Datatype::Int64 && datatype == Datatype::Int32.as_str();
+        if datatype != expected.datatype.as_str() && !is_short {
+            return Err(format!("{name}: its datatype is {}, not {datatype:?}", expected.datatype.as_str()));
+        }
+        let fits = shape.len() == sizes.len()
+            && shape.iter().zip(sizes).all(|(&size, &one)| one == -1 || i64::try_from(size) == Ok(one));
+        if !fits {
+            return Err(format!("{name}: its shape is {sizes:?} with -1 for any size, and this is {shape:?}"));
+        }
+        let elements = shape.iter().try_fold(1_u64, |all, &size| all.checked_mul(size));
+        let elements = elements.and_then(|elements| usize::try_from(elements).ok()).filter(|elements| *elements > 0);
+        let elements = elements.ok_or_else(|| format!("{name}: the shape {shape:?} holds nothing, or too much"))?;
+        Ok(Self { datatype: if is_short { Datatype::Int32 } else { expected.datatype }, elements })
+    }
+
+    /// The tensor's elements, from its JSON or from the front of the bytes that follow.
+    fn read<'b>(self, tensor: InputTensor<'_>, rest: &mut &'b [u8]) -> Result<Elements<'b>, String> {
+        let Self { datatype, elements } = self;
+        let InputTensor { name, shape, parameters, data, .. } = tensor;
+        match (data, parameters.binary_data_size) {
+            (Some(data), None) => {
+                let numbers = data.of_shape(&name, datatype, &shape)?;
+                if numbers.len() != elements {
+                    let detail = format!("the shape {shape:?} holds {elements} elements, and these are");
+                    return Err(format!("{name}: {detail} {}", numbers.len()));
+                }
+                Ok(Elements::Numbers(numbers))
+            }
+            (None, Some(size)) => {
+                let Some((own, others)) = rest.split_at_checked(size) else {
+                    let left = rest.len();
+                    return Err(format!("{name}: binary_data_size is {size}, and {left} bytes follow the JSON"));
+                };
+                let each = datatype.bytes();
+                if elements.checked_mul(each) != Some(size) {
+                    let detail = format!("the shape {shape:?} holds {elements} elements of {each} bytes");
+                    return Err(format!("{name}: {detail}, and binary_data_size is {size}"));
+                }
+                *rest = others;
+                Ok(if datatype == Datatype::Int32 { Elements::Short(own) } else { Elements::Bytes(own) })
+            }
+            (Some(_), Some(_)) | (None, None) => {
+                Err(format!("{name}: give either data, or binary_data_size and that many bytes after the JSON"))
+            }
         }
     }
 }
@@ -270,10 +210,10 @@ fn check_sizes(model: &Architecture, shape: &[u64], elements: usize) -> Result<(
         return Err(format!("{INPUT}: a text has at most {TEXT_MAX} characters here, and these have {each}"));
     }
     let classes = usize::try_from(model.classes()).unwrap_or(usize::MAX).max(1);
-    if rows.checked_mul(classes).is_none_or(|scores| scores > SCORES_MAX) {
-        let most = (SCORES_MAX / classes / each.max(1)).max(1);
+    if rows.checked_mul(classes).is_none_or(|scores| scores > ANSWER_MAX) {
+        let most = (ANSWER_MAX / classes / each.max(1)).max(1);
         return Err(format!(
-            "{INPUT}: an answer has at most {SCORES_MAX} scores: ask about {most} such examples at once"
+            "{INPUT}: an answer has at most {ANSWER_MAX} scores: ask about {most} such examples at once"
         ));
     }
     Ok(())
@@ -285,14 +225,27 @@ enum Elements<'a> {
     Numbers(Vec<f64>),
     /// From the binary part.
     Bytes(&'a [u8]),
+    /// The same as integers of 32 bits.
+    Short(&'a [u8]),
 }
 
-fn rows(told: Elements<'_>) -> Result<Vec<f32>, String> {
+/// The elements of an input of a graph.
+fn elements(name: &str, datatype: Datatype, told: Elements<'_>) -> Result<Tensor, String> {
+    match datatype {
+        Datatype::Fp32 => floats(name, told).map(Tensor::F32),
+        Datatype::Int64 | Datatype::Int32 => integers(name, told).map(Tensor::I64),
+        Datatype::Bool => truths(name, told).map(Tensor::Bool),
+    }
+}
+
+fn floats(name: &str, told: Elements<'_>) -> Result<Vec<f32>, String> {
     #[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant")]
     let narrow = |number: f64| number as f32;
     let values: Vec<f32> = match told {
         Elements::Numbers(numbers) => numbers.into_iter().map(narrow).collect(),
-        Elements::Bytes(bytes) => bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect(),
+        Elements::Bytes(bytes) | Elements::Short(bytes) => {
+            bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
+        }
     };
     // Checks all elements without an early exit, so that the loop vectorizes.
     if values.iter().fold(true, |all, value| all & value.is_finite()) {
@@ -300,34 +253,63 @@ fn rows(told: Elements<'_>) -> Result<Vec<f32>, String> {
     }
     let place = values.iter().position(|value| !value.is_finite()).unwrap_or_default();
     // The value is not reported, because inputs must not leak.
-    Err(format!("{INPUT}: element {place} is no finite FP32"))
+    Err(format!("{name}: element {place} is no finite FP32"))
+}
+
+/// Integers; those in JSON are exact below 2^53.
+fn integers(name: &str, told: Elements<'_>) -> Result<Vec<i64>, String> {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    let wrong = |place: usize| format!("{name}: element {place} is no whole number between -2^53 and 2^53");
+    match told {
+        Elements::Numbers(numbers) => {
+            #[expect(clippy::cast_possible_truncation, reason = "a whole number in range")]
+            let whole = |number: f64| (number.fract() == 0.0 && number.abs() < EXACT).then_some(number as i64);
+            let all = numbers.into_iter().enumerate();
+            all.map(|(place, number)| whole(number).ok_or_else(|| wrong(place))).collect()
+        }
+        Elements::Bytes(bytes) => Ok(bytes.as_chunks().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect()),
+        Elements::Short(bytes) => {
+            Ok(bytes.as_chunks().0.iter().map(|bytes| i64::from(i32::from_le_bytes(*bytes))).collect())
+        }
+    }
+}
+
+fn truths(name: &str, told: Elements<'_>) -> Result<Vec<bool>, String> {
+    match told {
+        Elements::Numbers(numbers) => Ok(numbers.into_iter().map(|number| number != 0.0).collect()),
+        Elements::Bytes(bytes) | Elements::Short(bytes) => match bytes.iter().position(|byte| *byte > 1) {
+            None => Ok(bytes.iter().map(|byte| *byte == 1).collect()),
+            Some(place) => Err(format!("{name}: element {place} is neither 0 nor 1")),
+        },
+    }
 }
 
 fn characters(told: Elements<'_>, vocabulary: u32) -> Result<Vec<u32>, String> {
+    let wrong = |place: usize| format!("{INPUT}: element {place} is no whole number from 0 to {}", vocabulary - 1);
+    let checked = |(place, character): (usize, Option<u32>)| character.ok_or_else(|| wrong(place));
+    let below = |integer: i64| u32::try_from(integer).ok().filter(|character| *character < vocabulary);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number in range")]
     let of_number = |number: f64| {
         let is_one = number.fract() == 0.0 && (0.0..f64::from(vocabulary)).contains(&number);
         is_one.then_some(number as u32)
     };
-    let of_bytes =
-        |bytes: &[u8; 8]| u32::try_from(i64::from_le_bytes(*bytes)).ok().filter(|character| *character < vocabulary);
-    let wrong = |place: usize| format!("{INPUT}: element {place} is no whole number from 0 to {}", vocabulary - 1);
-    let checked = |(place, character): (usize, Option<u32>)| character.ok_or_else(|| wrong(place));
-    match told {
-        Elements::Numbers(numbers) => numbers.into_iter().map(of_number).enumerate().map(checked).collect(),
-        Elements::Bytes(bytes) => bytes.as_chunks().0.iter().map(of_bytes).enumerate().map(checked).collect(),
-    }
+    let numbers: Vec<Option<u32>> = match told {
+        Elements::Numbers(numbers) => numbers.into_iter().map(of_number).collect(),
+        Elements::Bytes(_) | Elements::Short(_) => integers(INPUT, told)?.into_iter().map(below).collect(),
+    };
+    numbers.into_iter().enumerate().map(checked).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use client_sdk::models::{Gru, Linear};
 
+    use super::super::signatures::signature;
     use super::*;
 
     fn asked(model: &Architecture, json: &str, binary: &[u8]) -> Result<Input, String> {
         let tensors = serde_json::from_str(json).map_err(|error| error.to_string())?;
-        input(model, tensors, binary)
+        input(model, &signature(model)?, tensors, binary).map(|asked| asked.input)
     }
 
     #[test]
@@ -431,11 +413,5 @@ mod tests {
         let wide = Architecture::Linear(Linear { inputs: 1, classes: 1 << 20 });
         let told = asked(&wide, r#"[{"name":"input","shape":[5,1],"datatype":"FP32","data":[1,2,3,4,5]}]"#, &[]);
         assert!(told.unwrap_err().contains("ask about 4 such examples"));
-    }
-
-    #[test]
-    fn deep_nesting_is_an_error_and_no_overflow_of_the_stack() {
-        let deep = format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000));
-        assert!(serde_json::from_str::<Flat>(&deep).unwrap_err().to_string().contains("recursion limit"));
     }
 }

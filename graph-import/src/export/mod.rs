@@ -1,0 +1,248 @@
+//! From a graph with its parameters to an ONNX file.
+
+mod elementwise;
+mod layers;
+mod movement;
+mod operations;
+mod writer;
+
+use std::collections::BTreeSet;
+
+use graph::{Constant, Element, Extent, Graph, GraphError, Port, Values, infer};
+use prost::Message as _;
+
+use self::writer::Writer;
+use crate::error::MAX_BYTES;
+use crate::proto::{
+    Dimension, Entry, Graph as OnnxGraph, Model, OperatorSet, Shape, Size, TensorType, ValueInfo, ValueType, element,
+};
+
+/// Version of the file's form: ONNX Runtime since 1.14 (2023) reads it.
+const IR_VERSION: i64 = 8;
+/// Version of ONNX's operators.
+const OPSET: i64 = 18;
+
+/// Why a graph has no ONNX file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ExportError {
+    /// The graph breaks a rule or a limit.
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+    /// The number of values of the parameters.
+    #[error("the graph has parameters of {expected} values, and {found} were given")]
+    Parameters {
+        /// What the graph needs.
+        expected: usize,
+        /// What was given.
+        found: usize,
+    },
+    /// Two tensors have a name that is unique in ONNX.
+    #[error(
+        "the {kind} `{name}` has the name of another tensor; in an ONNX file the names of inputs, parameters and outputs differ: rename it at import"
+    )]
+    Name {
+        /// `parameter` or `output`.
+        kind: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// A size depends on the length, and no input shows it.
+    #[error("a size depends on the length, and no input has an axis of that size")]
+    Length,
+    /// The file is larger than a message of Protocol Buffers.
+    #[error("the file would have {0} bytes; at most {max} are allowed", max = MAX_BYTES)]
+    TooLarge(usize),
+}
+
+/// Writes a graph as an ONNX file (opset 18). Inputs, outputs and parameters keep their names; the batch is the symbolic size
+/// `batch`, the length of sequences is `length`. Dropout is left out: the file is for predictions.
+///
+/// `parameters` has the values of all parameters in the graph's order, each in row-major order. `metadata` becomes the
+/// file's `metadata_props`.
+///
+/// # Errors
+/// [`ExportError`].
+pub fn export(graph: &Graph, parameters: &[f32], metadata: &[(&str, &str)]) -> Result<Vec<u8>, ExportError> {
+    graph.check()?;
+    let [point, ..] = graph.sample_points();
+    let outputs = graph.output_ports()?;
+    let mut writer = Writer::new(graph, infer(graph, point)?, names(graph)?);
+    write_parameters(&mut writer, graph, parameters)?;
+    for (position, constant) in graph.constants.iter().enumerate() {
+        let name = writer.name(graph.constant(position));
+        write_constant(&mut writer, &name, constant);
+    }
+    let mut next = graph.first_result().0;
+    for node in &graph.nodes {
+        let results = next..next + node.operation.outputs();
+        next = results.end;
+        writer.begin(&node.name);
+        operations::write(&mut writer, node, results)?;
+    }
+    for output in &graph.outputs {
+        let name = writer.name(output.value);
+        if name != output.name {
+            writer.begin("");
+            writer.node_to("Identity", &[&name], &output.name, vec![]);
+        }
+    }
+    let (nodes, initializers) = writer.end();
+    let written = OnnxGraph {
+        nodes,
+        name: "graph".to_owned(),
+        initializers,
+        sparse: Vec::new(),
+        inputs: graph.input_ports().iter().map(value).collect(),
+        outputs: outputs.iter().map(value).collect(),
+    };
+    let entry = |(key, value): &(&str, &str)| Entry { key: (*key).to_owned(), value: (*value).to_owned() };
+    let model = Model {
+        ir_version: IR_VERSION,
+        producer_name: "tributary".to_owned(),
+        graph: Some(written),
+        opset_import: vec![OperatorSet { domain: String::new(), version: OPSET }],
+        metadata: metadata.iter().map(entry).collect(),
+        functions: Vec::new(),
+    };
+    match model.encoded_len() {
+        length if length > MAX_BYTES => Err(ExportError::TooLarge(length)),
+        _ => Ok(model.encode_to_vec()),
+    }
+}
+
+/// Names of the values that have one: inputs, parameters, constants, and results that are outputs; the others are `None`.
+fn names(graph: &Graph) -> Result<Vec<Option<String>>, ExportError> {
+    let mut names: Vec<Option<String>> = Vec::with_capacity(graph.value_count());
+    let mut taken = BTreeSet::new();
+    let named = graph.inputs.iter().map(|input| ("input", &input.name));
+    let named = named.chain(graph.parameters.iter().map(|parameter| ("parameter", &parameter.name)));
+    for (kind, name) in named {
+        if !taken.insert(name) {
+            return Err(ExportError::Name { kind, name: name.clone() });
+        }
+        names.push(Some(name.clone()));
+    }
+    for output in &graph.outputs {
+        if !taken.insert(&output.name) {
+            return Err(ExportError::Name { kind: "output", name: output.name.clone() });
+        }
+    }
+    for constant in &graph.constants {
+        let is_free = !constant.name.is_empty() && taken.insert(&constant.name);
+        names.push(is_free.then(|| constant.name.clone()));
+    }
+    names.resize(graph.value_count(), None);
+    for output in graph.outputs.iter().filter(|output| output.value >= graph.first_result()) {
+        // Of several names of a result the first one is its own; the others are copies.
+        names[output.value.0 as usize].get_or_insert_with(|| output.name.clone());
+    }
+    Ok(names)
+}
+
+fn write_parameters(writer: &mut Writer<'_>, graph: &Graph, values: &[f32]) -> Result<(), ExportError> {
+    let count = |shape: &[u32]| shape.iter().map(|&size| size as usize).product::<usize>();
+    let expected = graph.parameters.iter().map(|parameter| count(&parameter.shape)).sum();
+    if values.len() != expected {
+        return Err(ExportError::Parameters { expected, found: values.len() });
+    }
+    let mut rest = values;
+    for parameter in &graph.parameters {
+        let (own, after) = rest.split_at(count(&parameter.shape));
+        rest = after;
+        writer.floats(&parameter.name, &parameter.shape, own);
+    }
+    Ok(())
+}
+
+fn write_constant(writer: &mut Writer<'_>, name: &str, constant: &Constant) {
+    match &constant.values {
+        Values::F32(values) => writer.floats(name, &constant.shape, values),
+        Values::I64(values) => writer.integers(name, &constant.shape, values),
+        Values::Bool(values) => writer.truths(name, &constant.shape, values),
+    }
+}
+
+/// An input or output of the file.
+fn value(port: &Port) -> ValueInfo {
+    let size = |extent: &Extent| match extent {
+        Extent::Fixed(size) => i64::try_from(*size).ok().map(Size::Fixed),
+        Extent::Batch => Some(Size::Named("batch".to_owned())),
+        Extent::Length => Some(Size::Named("length".to_owned())),
+        Extent::FromLength | Extent::FromBatch => None,
+    };
+    let dims = port.shape.iter().map(|extent| Dimension { size: size(extent) }).collect();
+    let tensor = TensorType { element: element_of(port.element), shape: Some(Shape { dims }) };
+    ValueInfo { name: port.name.clone(), kind: Some(ValueType { tensor: Some(tensor) }) }
+}
+
+/// ONNX's number of a type of elements.
+fn element_of(element: Element) -> i32 {
+    match element {
+        Element::F32 => element::FLOAT,
+        Element::I64 => element::INT64,
+        Element::Bool => element::BOOL,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use graph::{Activation, Input, Node, Operation, Output, Parameter, Size as GraphSize};
+
+    use super::*;
+    use crate::{Options, import};
+
+    /// `y = relu(x w)` for `[batch, 2]`.
+    fn graph() -> Graph {
+        let mut graph = Graph {
+            version: Graph::VERSION,
+            lengths: None,
+            inputs: vec![Input {
+                name: "x".into(),
+                element: Element::F32,
+                shape: vec![GraphSize::BATCH, GraphSize::fixed(2)],
+            }],
+            parameters: vec![Parameter { name: "w".into(), shape: vec![2, 3] }],
+            constants: vec![],
+            nodes: vec![],
+            outputs: vec![],
+        };
+        let (x, w, product) = (graph.input(0), graph.parameter(0), graph.first_result());
+        let node = |operation, inputs| Node { name: String::new(), operation, inputs };
+        graph.nodes.push(node(Operation::MatMul, vec![x, w]));
+        graph.nodes.push(node(Operation::Activation(Activation::Relu), vec![product]));
+        graph.outputs.push(Output { name: "y".into(), value: graph::ValueId(product.0 + 1) });
+        graph
+    }
+
+    #[test]
+    fn export_is_imported_as_the_same_graph() {
+        let graph = graph();
+        let values = [1.0, -2.0, 3.0, 4.0, 5.0, -6.0];
+        let file = export(&graph, &values, &[("origin", "a test")]).unwrap();
+        let model = Model::decode(&file[..]).unwrap();
+        assert_eq!((model.metadata[0].key.as_str(), model.metadata[0].value.as_str()), ("origin", "a test"));
+        let imported = import(&file, &Options::default()).unwrap();
+        assert_eq!(imported.graph, graph);
+        assert_eq!(imported.parameters[0].values, values);
+    }
+
+    #[test]
+    fn result_with_several_names_is_copied() {
+        let mut graph = graph();
+        let (y, x) = (graph.outputs[0].value, graph.input(0));
+        graph.outputs.push(Output { name: "again".into(), value: y });
+        graph.outputs.push(Output { name: "echo".into(), value: x });
+        let imported = import(&export(&graph, &[0.0; 6], &[]).unwrap(), &Options::default()).unwrap();
+        assert_eq!(imported.graph.outputs, graph.outputs);
+    }
+
+    #[test]
+    fn export_names_what_is_wrong() {
+        let error = export(&graph(), &[0.0; 5], &[]).unwrap_err().to_string();
+        assert!(error.contains("parameters of 6 values, and 5 were given"), "{error}");
+        let mut twice = graph();
+        twice.outputs[0].name = "x".into();
+        let error = export(&twice, &[0.0; 6], &[]).unwrap_err().to_string();
+        assert!(error.contains("the output `x` has the name of another tensor"), "{error}");
+    }
+}

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::decode::is_longer;
 use crate::graph_error::GraphError;
 use crate::infer::{infer, shapes};
-use crate::model::{Graph, Lengths, Node, Values};
+use crate::model::{Constant, Graph, Lengths, Node, Values};
 use crate::operation::Operation;
 use crate::size::Size;
 
@@ -53,7 +53,7 @@ impl Graph {
         })
     }
 
-    /// The graph fits a task, however it was read.
+    /// The constants hold no NaN, and the graph fits a task, however it was read.
     fn check_bytes(&self) -> Result<(), GraphError> {
         let constants = self.constants.iter().fold(0_usize, |sum, constant| {
             sum.saturating_add(match &constant.values {
@@ -65,6 +65,14 @@ impl Graph {
         if constants > MAX_CONSTANT_BYTES {
             let detail = format!("has {constants} bytes of constants; at most {MAX_CONSTANT_BYTES} are allowed");
             return Err(GraphError::Graph(detail));
+        }
+        let has_nan = |constant: &&Constant| match &constant.values {
+            Values::F32(values) => values.iter().any(|value| value.is_nan()),
+            Values::I64(_) | Values::Bool(_) => false,
+        };
+        if let Some(constant) = self.constants.iter().find(has_nan) {
+            let detail = "contains NaN; numbers and infinities are allowed".to_owned();
+            return Err(GraphError::Tensor { kind: "constant", name: shown(&constant.name), detail });
         }
         if is_longer(self, MAX_BYTES) {
             return Err(GraphError::Format(format!("more than {MAX_BYTES} bytes as JSON")));

@@ -1,4 +1,4 @@
-//! Files that nobody exported: each is rejected by name.
+//! Hostile files: each is rejected with the name of what is wrong.
 
 use prost::Message as _;
 

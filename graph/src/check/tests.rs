@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::{Graph, GraphError, GraphModel, Node, Operation, Padding, Point, ValueId, decode, infer};
+use crate::{Constant, Graph, GraphError, GraphModel, Node, Operation, Padding, Point, ValueId, Values, decode, infer};
 
 /// A graph of one product, with `nodes` after it.
 fn graph(nodes: &str) -> String {
@@ -136,6 +136,19 @@ fn limits_hold_for_a_model_within_a_task() {
     let constant = format!(r#""constants":[{{"shape":[131073],"values":{{"i64":[{zeros}]}}}}],"nodes""#);
     let large = graph("").replace(r#""nodes""#, &constant).replace(r#""value":2"#, r#""value":3"#);
     assert!(model(&large).unwrap_err().contains("has 1048584 bytes of constants; at most 1048576 are allowed"));
+}
+
+#[test]
+fn constant_with_nan_is_rejected() {
+    let with = |value: f32| {
+        let mut graph = decode(graph("").as_bytes()).unwrap();
+        graph.constants.push(Constant { name: "mask".to_owned(), shape: vec![1], values: Values::F32(vec![value]) });
+        graph.nodes[0].inputs = vec![ValueId(0), ValueId(1)];
+        graph.outputs[0].value = ValueId(3);
+        graph.check()
+    };
+    assert_eq!(with(f32::NEG_INFINITY), Ok(()));
+    assert!(with(f32::NAN).unwrap_err().to_string().contains("constant `mask`: contains NaN"));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::scratch::Scratch;
 use super::{product, products, times, windows};
-use crate::attributes::{Activation, Reduction, Resampling};
+use crate::attributes::{Activation, Arithmetic, Reduction, Resampling};
 use crate::operation::Operation;
 use crate::shapes::TensorType;
 
@@ -129,6 +129,7 @@ pub(super) fn cost(node: &View<'_>) -> NodeCost {
         Operation::Concat { .. } => {
             NodeCost { backward: times([result, node.all_gradients().min(1)]), ..NodeCost::of(node, result) }
         }
+        Operation::Arithmetic(Arithmetic::Pow) => NodeCost::of(node, times([result, 8])),
         Operation::Arithmetic(_)
         | Operation::Comparison(_)
         | Operation::Logic(_)

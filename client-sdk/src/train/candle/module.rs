@@ -88,7 +88,8 @@ pub(crate) fn train_module(
     constraints.check(start)?;
     let plan = &in_precision(&module, plan);
     let by_app = module.frozen(start.layout())?;
-    let held: Vec<bool> = if constraints.frozen.is_empty() { vec![false; by_app.len()] } else { constraints.frozen.to_vec() };
+    let held: Vec<bool> =
+        if constraints.frozen.is_empty() { vec![false; by_app.len()] } else { constraints.frozen.to_vec() };
     let frozen: Vec<bool> = by_app.iter().zip(&held).map(|(&app, &held)| app || held).collect();
     let constraints = Constraints { frozen: &frozen, ..constraints };
     constraints.check(start)?;
@@ -199,12 +200,7 @@ impl Passes<'_> {
 
     /// Checks the gradients of a first step on the chosen examples: each tensor has one and, once, a finite difference agrees
     /// with it.
-    fn check(
-        &self,
-        variables: &[Var],
-        gradients: &[Option<Tensor>],
-        chosen: &[usize],
-    ) -> Result<(), TrainError> {
+    fn check(&self, variables: &[Var], gradients: &[Option<Tensor>], chosen: &[usize]) -> Result<(), TrainError> {
         let names: Vec<&str> = self.layout.tensors().iter().map(|tensor| tensor.name.as_str()).collect();
         let without = names.iter().zip(gradients).zip(&self.by_app);
         let without = without.filter(|((_, gradient), frozen)| gradient.is_none() && !**frozen);

@@ -34,11 +34,8 @@ pub(super) fn model(tensors: &[(&str, &[u64])]) -> Parameters {
     let spec = |(name, shape): &(&str, &[u64])| TensorSpec { name: (*name).to_owned(), shape: shape.to_vec() };
     let layout = Arc::new(Layout::new(tensors.iter().map(spec).collect()).unwrap());
     let init = Initial::Uniform { bound: 0.5 };
-    let declared = |(name, shape): &(&str, &[u64])| TensorDeclaration {
-        name: (*name).to_owned(),
-        shape: shape.to_vec(),
-        init,
-    };
+    let declared =
+        |(name, shape): &(&str, &[u64])| TensorDeclaration { name: (*name).to_owned(), shape: shape.to_vec(), init };
     let declared: Vec<_> = tensors.iter().map(declared).collect();
     initialize(layout, &declared, 5).unwrap()
 }

@@ -84,8 +84,6 @@ pub mod clock;
 pub mod conditions;
 pub mod entropy;
 pub mod identity;
-#[cfg(feature = "models")]
-mod in_round;
 pub mod journal;
 pub mod local_model;
 #[cfg(feature = "models")]

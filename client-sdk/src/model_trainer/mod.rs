@@ -6,14 +6,16 @@
 //! If the task or the app sets a budget, training stops when it is used up and returns the work done so far. Time comes
 //! from a [`Clock`], by default the system's.
 
+pub(crate) mod in_round;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use learning::{Adapters, MetricValue, Parameters, Table};
 use task_spec::Budget;
 
+use self::in_round::{InRound, judge, moved};
 use crate::clock::{Clock, SystemClock};
-use crate::in_round::{InRound, judge, moved};
 use crate::models::Architecture;
 use crate::train::{self, Device, Examples, Sgd};
 use crate::trainer::{Constraints, Trained, Trainer, TrainerError, TrainingJob};
@@ -302,5 +304,4 @@ mod tests {
 }
 
 #[cfg(test)]
-#[path = "model_trainer_resume_tests.rs"]
-pub(crate) mod resume_tests;
+mod resume_tests;

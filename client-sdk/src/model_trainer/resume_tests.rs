@@ -55,7 +55,7 @@ fn models() -> [Architecture; 4] {
 }
 
 /// Examples of a model, from a seed.
-pub(crate) fn data(architecture: &Architecture, count: usize) -> Dataset {
+fn data(architecture: &Architecture, count: usize) -> Dataset {
     let mut rng = ChaCha8Rng::seed_from_u64(9);
     let classes = architecture.classes();
     match architecture.input() {
@@ -73,7 +73,7 @@ pub(crate) fn data(architecture: &Architecture, count: usize) -> Dataset {
 }
 
 /// With everything that has a state.
-pub(crate) fn plans() -> Vec<TrainingPlan> {
+fn plans() -> Vec<TrainingPlan> {
     let plain = TrainingPlan { epochs: 2, batch_size: 4, learning_rate: 0.1, ..TrainingPlan::default() };
     let adamw = LocalOptimizer::adamw();
     vec![
@@ -109,7 +109,7 @@ fn job(architecture: &Architecture, plan: TrainingPlan, checkpoints: Checkpoints
 }
 
 /// The result of one run, and that of one run for each step, with how many there were.
-pub(crate) fn both_ways(
+fn both_ways(
     plan: &TrainingPlan,
     architecture: &Architecture,
     mut train: impl FnMut(&TrainingJob) -> Result<Trained, TrainerError>,

@@ -44,8 +44,8 @@ use learning::{Adapters, MetricValue, Parameters};
 use task_spec::Budget;
 
 use crate::clock::{Clock, SystemClock};
-use crate::in_round::{InRound, judge, moved};
 use crate::model_trainer::Dataset;
+use crate::model_trainer::in_round::{InRound, judge, moved};
 use crate::train::{self, AdaptedBase, Device, Module, Sgd};
 use crate::trainer::{Constraints, Trained, Trainer, TrainerError, TrainingJob};
 
@@ -304,9 +304,7 @@ impl<N, D: CandleData> Trainer for CandleTrainer<N, D> {
 }
 
 #[cfg(test)]
-#[path = "candle_trainer_tests.rs"]
 mod tests;
 
 #[cfg(test)]
-#[path = "candle_trainer_trap_tests.rs"]
 mod trap_tests;

@@ -3,6 +3,7 @@
 use super::node::{NodeCost, View};
 use super::scratch::{Scratch, padded, panel};
 use super::{product, times};
+use crate::attributes::{Convolution, Pool, PoolKind};
 
 /// The windows of an image and a group.
 struct Windows {
@@ -14,8 +15,8 @@ struct Windows {
     channels: u64,
 }
 
-pub(super) fn conv(node: &View<'_>, groups: u32) -> NodeCost {
-    let groups = u64::from(groups.max(1));
+pub(super) fn conv(node: &View<'_>, of: &Convolution) -> NodeCost {
+    let groups = u64::from(of.groups.max(1));
     let window = node.shape(1).get(1..).unwrap_or_default();
     let windows = Windows {
         depth: product(window),
@@ -26,7 +27,28 @@ pub(super) fn conv(node: &View<'_>, groups: u32) -> NodeCost {
     // Each channel by itself is convolved without windows in memory.
     let is_depthwise = groups > 1 && window.first() == Some(&1);
     let scratch = if is_depthwise { Scratch::default() } else { windows.scratch() };
-    of_product(node, forward, scratch)
+    let cost = of_product(node, forward, scratch);
+    let frames = if is_depthwise { 0 } else { frames(node, of, windows.channels) };
+    NodeCost { temporary: cost.temporary.saturating_add(times([frames, 4])), ..cost }
+}
+
+/// Numbers of images with channels last and a border, and of weights in panels, from which a convolution is computed in
+/// place.
+fn frames(node: &View<'_>, of: &Convolution, outputs: u64) -> u64 {
+    let [channels, kernel @ ..] = node.shape(1).get(1..).unwrap_or_default() else { return 0 };
+    let (image, places) = (node.shape(0).get(2..).unwrap_or_default(), node.result.shape.get(2..).unwrap_or_default());
+    let (mut frame, mut delta) = (*channels as u64, padded(outputs));
+    for (axis, &kernel) in kernel.iter().enumerate() {
+        let at = |sizes: &[usize]| sizes.get(axis).copied().unwrap_or(1) as u64;
+        let attribute = |numbers: &[u32]| u64::from(numbers.get(axis).copied().unwrap_or(1));
+        let reach = times([kernel.saturating_sub(1) as u64, attribute(&of.dilations)]);
+        let steps = times([at(places).saturating_sub(1), attribute(&of.strides)]);
+        frame = times([frame, steps.saturating_add(reach).saturating_add(1)]);
+        delta = times([delta, at(image).saturating_add(reach)]);
+    }
+    let area = product(kernel);
+    let packed = times([area, padded(outputs), padded(*channels as u64)]);
+    [frame, delta, packed, packed].into_iter().fold(0, u64::saturating_add)
 }
 
 pub(super) fn transposed(node: &View<'_>, groups: u32) -> NodeCost {
@@ -61,7 +83,8 @@ impl Windows {
 }
 
 /// Each place visits the part of its window that is inside the image.
-pub(super) fn pool(node: &View<'_>, kernel: &[u32]) -> NodeCost {
+pub(super) fn pool(node: &View<'_>, pool: &Pool) -> NodeCost {
+    let kernel = &pool.kernel;
     let sizes = node.shape(0).get(2..).unwrap_or_default();
     let inside = kernel
         .iter()
@@ -73,6 +96,8 @@ pub(super) fn pool(node: &View<'_>, kernel: &[u32]) -> NodeCost {
     NodeCost {
         forward,
         backward: times([forward, node.gradient(0)]),
+        // The position of each maximum.
+        saved: if pool.by == PoolKind::Max { times([product(&node.result.shape), 4]) } else { 0 },
         temporary: times([places, 24]),
         ..NodeCost::default()
     }

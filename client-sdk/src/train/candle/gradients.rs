@@ -5,15 +5,17 @@ use candle_core::{Tensor, Var};
 use crate::train::error::TrainError;
 use crate::train::learner::Score;
 
+/// Returns the mean loss of a chunk of examples, one number in 32 bits, and its number of predictions.
+pub(super) type ChunkLoss<'a> = &'a mut dyn FnMut(&[usize]) -> Result<(Tensor, usize), TrainError>;
+
 /// The gradients of the mean loss of the chosen examples, for each variable that has one, in chunks of at most `batch` examples.
-/// `loss` returns a chunk's mean loss, one number in 32 bits, and its number of predictions. The loss is multiplied by `factor`
-/// before its gradient is computed, and the gradients are divided by it.
+/// The loss is multiplied by `factor` before its gradient is computed, and the gradients are divided by it.
 pub(super) fn gradients(
     variables: &[Var],
     factor: f64,
     chosen: &[usize],
     batch: usize,
-    loss: &mut dyn FnMut(&[usize]) -> Result<(Tensor, usize), TrainError>,
+    loss: ChunkLoss<'_>,
 ) -> Result<(Score, Vec<Option<Tensor>>), TrainError> {
     let (mut score, mut sums) = (Score::default(), vec![None; variables.len()]);
     for chunk in chosen.chunks(batch) {

@@ -24,6 +24,9 @@ use crate::trainer::Constraints;
 /// Builds the app's module and returns the mean loss of the chosen examples.
 pub(crate) type ModuleLoss<'a> = &'a dyn Fn(VarBuilder<'static>, &[usize]) -> candle_core::Result<Tensor>;
 
+/// Builds the app's module and returns numbers by name, each a mean over the chosen examples.
+pub(crate) type ModuleScore<'a> = &'a dyn Fn(VarBuilder<'static>, &[usize]) -> candle_core::Result<Vec<(String, f64)>>;
+
 /// An app's module and its training examples.
 #[derive(Clone, Copy)]
 pub(crate) struct Module<'a> {
@@ -140,7 +143,7 @@ pub(crate) fn evaluate_module(
     parameters: &Parameters,
     device: &Device,
     count: usize,
-    score: &dyn Fn(VarBuilder<'static>, &[usize]) -> candle_core::Result<Vec<(String, f64)>>,
+    score: ModuleScore<'_>,
 ) -> Result<Vec<(String, f64)>, TrainError> {
     let layout = parameters.layout();
     let tensors = variables(layout, parameters.values(), device)?;

@@ -4,7 +4,7 @@ use candle_core::{DType, Device, Tensor, Var};
 use learning::{FixedClip, Layout};
 use task_spec::{Precision, TrainingPlan};
 
-use super::gradients::{are_finite, gradients};
+use super::gradients::{ChunkLoss, are_finite, gradients};
 use super::scale::LossScale;
 use crate::train::adamw::{AdamW, StepSizes};
 use crate::train::config::narrow;
@@ -110,7 +110,7 @@ impl<'a> Variables<'a> {
         &self,
         chosen: &[usize],
         batch: usize,
-        loss: &mut dyn FnMut(&[usize]) -> Result<(Tensor, usize), TrainError>,
+        loss: ChunkLoss<'_>,
     ) -> Result<(Score, Vec<Option<Tensor>>), TrainError> {
         gradients(&self.tensors, self.scale.factor, chosen, batch, loss)
     }

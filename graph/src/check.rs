@@ -1,8 +1,10 @@
 //! Limits of a graph, checked before anything is computed.
 
+mod encoded;
+
 use std::collections::BTreeSet;
 
-use crate::decode::is_longer;
+use self::encoded::is_longer;
 use crate::graph_error::GraphError;
 use crate::infer::{infer, shapes};
 use crate::model::{Constant, Graph, Lengths, Node, Values};

@@ -1,7 +1,5 @@
 //! Graphs as JSON.
 
-use std::io;
-
 use crate::check::MAX_BYTES;
 use crate::graph_error::GraphError;
 use crate::model::Graph;
@@ -25,23 +23,4 @@ pub fn decode(bytes: &[u8]) -> Result<Graph, GraphError> {
 /// [`GraphError::Format`] for a number that JSON does not have.
 pub fn encode(graph: &Graph) -> Result<Vec<u8>, GraphError> {
     serde_json::to_vec(graph).map_err(|error| GraphError::Format(error.to_string()))
-}
-
-/// Whether a graph has more bytes than this as JSON.
-pub(crate) fn is_longer(graph: &Graph, most: usize) -> bool {
-    serde_json::to_writer(Remaining(most), graph).is_err()
-}
-
-/// Counts what is written, and fails where it is too much.
-struct Remaining(usize);
-
-impl io::Write for Remaining {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::WriteZero)?;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }

@@ -48,16 +48,16 @@ fn reduced(c: &mut Context<'_>, x: Id, by: Reduction, axes: Vec<u32>, keep: bool
     if element == Element::F32 {
         return c.add(Operation::Reduce { by, axes, keep }, &[x]);
     }
-    if element == Element::I64 && c.builder.is_known(x) {
-        if let Some(known) = c.builder.reduce(x, by, &axes)? {
-            let is_reduced = |axis: usize| axes.iter().any(|reduced| *reduced as usize == axis);
-            let shape = |shape: &Vec<i64>| {
-                let kept = shape.iter().enumerate().filter(|(axis, _)| keep || !is_reduced(*axis));
-                kept.map(|(axis, size)| if is_reduced(axis) { 1 } else { *size }).collect()
-            };
-            let shapes = c.builder.shapes(x).iter().map(shape).collect();
-            return Ok(c.builder.computed(shapes, known));
-        }
+    if element == Element::I64
+        && let Some(known) = c.builder.reduce(x, by, &axes)?
+    {
+        let is_reduced = |axis: usize| axes.iter().any(|reduced| *reduced as usize == axis);
+        let shape = |shape: &Vec<i64>| {
+            let kept = shape.iter().enumerate().filter(|(axis, _)| keep || !is_reduced(*axis));
+            kept.map(|(axis, size)| if is_reduced(axis) { 1 } else { *size }).collect()
+        };
+        let shapes = c.builder.shapes(x).iter().map(shape).collect();
+        return Ok(c.builder.computed(shapes, known));
     }
     let floats = c.cast(x, Element::F32)?;
     let result = c.add(Operation::Reduce { by, axes, keep }, &[floats])?;

@@ -1,12 +1,15 @@
 //! Computing time and memory of a training step, from the shapes alone.
 
 mod node;
+mod numbers;
 mod products;
 mod scratch;
+mod view;
 mod windows;
 
-use self::node::{NodeCost, View};
+use self::numbers::product;
 use self::scratch::Scratch;
+use self::view::{NodeCost, View};
 use crate::element::Element;
 use crate::graph_error::GraphError;
 use crate::model::{Graph, Node};
@@ -156,16 +159,6 @@ fn bytes(tensor: &TensorType) -> u64 {
         Element::Bool => 1,
     };
     product(&tensor.shape).saturating_mul(size)
-}
-
-/// The product of sizes.
-fn product(sizes: &[usize]) -> u64 {
-    sizes.iter().fold(1, |product, &size| product.saturating_mul(size as u64))
-}
-
-/// The product of numbers.
-fn times<const N: usize>(numbers: [u64; N]) -> u64 {
-    numbers.into_iter().fold(1, u64::saturating_mul)
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Cost of products of matrices, and of recurrences, which are products for each position.
 
-use super::node::{NodeCost, View};
+use super::numbers::{product, times};
 use super::scratch::{Scratch, padded};
-use super::{product, times};
+use super::view::{NodeCost, View};
 use crate::attributes::{Direction, Recurrence};
 
 pub(super) fn matmul(node: &View<'_>) -> NodeCost {

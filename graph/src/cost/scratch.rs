@@ -1,6 +1,6 @@
 //! Memory that the operations of an executor share.
 
-use super::times;
+use super::numbers::times;
 
 /// Columns of a panel of a product, at least.
 const NARROW: u64 = 16;

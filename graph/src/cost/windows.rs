@@ -1,9 +1,8 @@
 //! Cost of convolutions, which are products with the windows of an image, and of pooling.
 
-use super::node::{NodeCost, View};
+use super::numbers::{product, times};
 use super::scratch::{Scratch, padded, panel};
-use super::{product, times};
-use crate::attributes::{Convolution, Pool, PoolKind};
+use super::view::{NodeCost, View};
 
 /// The windows of an image and a group.
 struct Windows {

@@ -3,6 +3,7 @@
 use super::numbers::{product, times};
 use super::scratch::{Scratch, padded, panel};
 use super::view::{NodeCost, View};
+use crate::attributes::{Convolution, Pool, PoolKind};
 
 /// The windows of an image and a group.
 struct Windows {

@@ -29,6 +29,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "learning_codec", run: targets::codec::run, seeds: targets::codec::seeds },
     Target { name: "learning_partition", run: targets::partition::run, seeds: targets::partition::seeds },
     Target { name: "learning_analytics", run: targets::analytics::run, seeds: targets::analytics::seeds },
+    Target { name: "graph_decode", run: targets::graph_decode::run, seeds: targets::graph_decode::seeds },
+    Target { name: "graph_import", run: targets::graph_import::run, seeds: targets::graph_import::seeds },
     Target { name: "datasets_idx", run: targets::idx::run, seeds: targets::idx::seeds },
 ];
 

@@ -6,6 +6,8 @@ pub mod checkpoint;
 pub mod client;
 pub mod codec;
 pub mod draw;
+pub mod graph_decode;
+pub mod graph_import;
 pub mod idx;
 pub mod messages;
 pub mod packing;

@@ -161,6 +161,18 @@ fn close(model: &Architecture, ours: &[f32], expected: &[f32]) {
 }
 
 #[test]
+fn equal_pixels_share_no_gradient_on_either_road() {
+    let architecture = Architecture::Cnn(Cnn { height: 9, width: 6, channels: 2, classes: 4 });
+    let mut data = Data::new(&architecture, 11);
+    data.features.fill(0.5);
+    let (examples, start) = (data.examples(&architecture), start(&architecture));
+    let candle = Device::Candle(candle_core::Device::Cpu);
+    let [ours, candles] =
+        [Device::Cpu, candle].map(|device| loss_and_gradient(&architecture, &start, examples, &device).unwrap().1);
+    close(&architecture, &candles, &ours);
+}
+
+#[test]
 fn parameters_come_back_as_they_went_in() {
     for architecture in models() {
         let start = start(&architecture);

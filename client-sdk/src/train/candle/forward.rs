@@ -35,13 +35,15 @@ fn convolutional(sizes: &Cnn, tensors: &[Tensor], input: &Tensor) -> candle_core
     dense(&tensors[4..], &x.flatten_from(1)?)
 }
 
-/// Maximum over each 2x2 pixels; an odd last row or column is dropped. Not candle's `max_pool2d`, whose gradient
-/// (0.11.1) is a quarter of the true one, and misplaced if a side is odd.
+/// Maximum over each 2x2 pixels; an odd last row or column is dropped. By an index, so that one of several equal pixels gets the
+/// gradient: candle's `max` gives it to each of them. Its `max_pool2d` has a quarter of the gradient (0.11.1), misplaced if a side is odd.
 fn pool(x: &Tensor) -> candle_core::Result<Tensor> {
     let (batch, channels, height, width) = x.dims4()?;
     let (height, width) = (height / 2, width / 2);
     let x = x.narrow(2, 0, 2 * height)?.narrow(3, 0, 2 * width)?.contiguous()?;
-    x.reshape((batch, channels, height, 2, width, 2))?.max(5)?.max(3)
+    let x = x.reshape((batch, channels, height, 2, width, 2))?.permute([0, 1, 2, 4, 3, 5])?.contiguous()?;
+    let x = x.reshape((batch, channels, height, width, 4))?;
+    x.gather(&x.argmax_keepdim(D::Minus1)?, D::Minus1)?.squeeze(D::Minus1)
 }
 
 fn recurrent(sizes: &Gru, tensors: &[Tensor], input: &Tensor) -> candle_core::Result<Tensor> {

@@ -78,6 +78,8 @@
 //! [`PrivacyPolicy`], and read the ledger with [`Participant::privacy_spent`] and [`Participant::privacy_lifetime`]. What a participant
 //! sent is [`Participant::data_use`], and what it refused, and why, [`Participant::refusals`]; both are in the journal.
 
+#[cfg(feature = "candle")]
+pub mod candle_trainer;
 pub mod checkpoints;
 pub mod clock;
 pub mod conditions;
@@ -103,6 +105,8 @@ pub mod train;
 pub mod trainer;
 pub mod transport;
 
+#[cfg(feature = "candle")]
+pub use candle_trainer::{CandleData, CandleTrainer};
 pub use checkpoints::{Checkpoints, NotKept};
 pub use conditions::{DeviceConditions, DeviceState, Thermal, Unmet};
 pub use learning;

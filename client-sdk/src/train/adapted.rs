@@ -53,27 +53,52 @@ pub(crate) fn train_adapters_steered(
     device: &Device,
     steering: &mut dyn Steering,
 ) -> Result<Trained, TrainError> {
-    check_plan(plan)?;
-    // The 16-bit loss scale adapts over several steps, but each step has a new learner.
-    let plan = &TrainingPlan { precision: Precision::F32, ..plan.clone() };
     check(architecture, adapted.base, &examples)?;
-    let count = examples.count();
+    let mut gradient = |merged: &Parameters, chosen: &[usize]| {
+        let plan = &in_32_bits(plan);
+        let mut model = learner(architecture, merged, &examples, plan, device, chosen.len())?;
+        model.gradient(&examples, chosen)
+    };
+    train_on_gradients(adapted, examples.count(), Sgd { plan, seed }, steering, &mut gradient)
+}
+
+/// The score and the flat gradient of the mean loss of the chosen examples, at given parameters.
+pub(super) type Gradient<'a> = &'a mut dyn FnMut(&Parameters, &[usize]) -> Result<(Score, Vec<f32>), TrainError>;
+
+/// Trains adapters by the gradients of the merged model on so many examples.
+///
+/// # Errors
+/// As [`train_adapters_steered`], and those of `gradient`.
+pub(super) fn train_on_gradients(
+    adapted: AdaptedBase<'_>,
+    count: usize,
+    Sgd { plan, seed }: Sgd<'_>,
+    steering: &mut dyn Steering,
+    gradient: Gradient<'_>,
+) -> Result<Trained, TrainError> {
+    check_plan(plan)?;
+    if count == 0 {
+        return Err(TrainError::NoExamples);
+    }
+    let plan = &in_32_bits(plan);
     let mut batches = Batches::new(count, Sgd { plan, seed });
     let (own, adamw) = (adapted.start.clone(), AdamW::of(plan));
     let moments = vec![vec![0.0; own.values().len()]; if adamw.is_some() { 2 } else { 1 }];
-    let mut steps =
-        OfAdapters { architecture, adapted, examples: &examples, plan, device, own, moments, adamw, steps: 0 };
+    let mut steps = OfAdapters { adapted, gradient, plan, own, moments, adamw, steps: 0 };
     let run = run(plan, adapted.start, count, &mut batches, steering, &mut steps)?;
     trained(&run, plan, steps.own.into_values(), adapted.start, count)
 }
 
+/// The plan without 16-bit passes: their loss scale adapts over several steps, but each step has a new learner.
+fn in_32_bits(plan: &TrainingPlan) -> TrainingPlan {
+    TrainingPlan { precision: Precision::F32, ..plan.clone() }
+}
+
 /// Adapters in training.
 struct OfAdapters<'a> {
-    architecture: &'a Architecture,
     adapted: AdaptedBase<'a>,
-    examples: &'a Examples<'a>,
+    gradient: Gradient<'a>,
     plan: &'a TrainingPlan,
-    device: &'a Device,
     own: Parameters,
     /// Of momentum, or the two of AdamW.
     moments: Vec<Vec<f32>>,
@@ -89,8 +114,7 @@ impl Stepper for OfAdapters<'_> {
         let [momentum, weight_decay, proximal_mu] =
             [self.plan.momentum, self.plan.weight_decay, self.plan.proximal_mu].map(narrow);
         let merged = adapters.merge(base, &self.own).map_err(others)?;
-        let mut model = learner(self.architecture, &merged, self.examples, self.plan, self.device, chosen.len())?;
-        let (batch, gradient) = model.gradient(self.examples, chosen)?;
+        let (batch, gradient) = (self.gradient)(&merged, chosen)?;
         let gradient = adapters.gradient(&gradient, &self.own).map_err(others)?;
         let gradient = clipped(gradient, self.plan.gradient_clip.map(narrow));
         self.steps += 1;

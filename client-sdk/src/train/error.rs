@@ -87,6 +87,58 @@ pub enum TrainError {
     /// A node of the graph cannot compute, or its result is not finite.
     #[error("training stopped: {0}; lower the learning rate, and check the examples")]
     Execution(String),
+    /// The module of an app does not have the task's tensors.
+    #[error("the module is not the task's: {0}")]
+    #[cfg(feature = "candle")]
+    OtherTensors(String),
+    /// Tensors have no gradient in an app's module.
+    #[error(
+        "the loss has no gradient for {tensors}: the module does not use the tensor, or an operation of candle cuts the gradient \
+         (LayerNorm::forward, RmsNorm::forward, softmax_last_dim, rope, detach); use an operation with a gradient, or freeze the \
+         tensor with `CandleTrainer::with_frozen`"
+    )]
+    #[cfg(feature = "candle")]
+    NoGradient {
+        /// Names of the tensors.
+        tensors: String,
+    },
+    /// A gradient of an app's module is wrong.
+    #[error(
+        "the gradient of `{tensor}` is wrong: the loss changes by {difference:.4e} along a direction, and the gradient gives \
+         {computed:.4e}; an operation of candle has a wrong gradient (conv1d with several examples, max_pool2d, avg_pool2d, \
+         upsample_nearest2d, scatter), or the module detaches a value; use another operation, or \
+         `CandleTrainer::without_gradient_check`"
+    )]
+    #[cfg(feature = "candle")]
+    WrongGradient {
+        /// Name of the tensor.
+        tensor: String,
+        /// Derivative by the gradient.
+        computed: f64,
+        /// Derivative by a central difference.
+        difference: f64,
+    },
+    /// The loss of an app's module is random.
+    #[error(
+        "the loss of the same examples and parameters is {first}, then {second}: the module draws random numbers (candle's dropout \
+         has no seed), so a training cannot be repeated or continued after a pause; leave the draws out, or use \
+         `CandleTrainer::without_gradient_check`"
+    )]
+    #[cfg(feature = "candle")]
+    RandomLoss {
+        /// The first loss.
+        first: f64,
+        /// The second loss.
+        second: f64,
+    },
+    /// The loss of an app's module is not one number.
+    #[error("the loss has shape {0:?}; it must be one number, the mean over the batch (`mean_all`)")]
+    #[cfg(feature = "candle")]
+    LossShape(Vec<usize>),
+    /// An app's module failed.
+    #[error("the app's module failed: {0}")]
+    #[cfg(feature = "candle")]
+    Module(#[source] candle_core::Error),
     /// A failure inside candle: out of memory, or a lost driver.
     #[error("the device failed: {0}")]
     #[cfg(feature = "candle")]

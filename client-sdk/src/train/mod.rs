@@ -31,6 +31,8 @@ use task_spec::TrainingPlan;
 
 pub(crate) use self::adapted::train_adapters_steered;
 pub use self::adapted::{AdaptedBase, train_adapters};
+#[cfg(feature = "candle")]
+pub(crate) use self::candle::{Module, evaluate_module, train_module, train_module_adapters};
 pub use self::config::{ConfigError, Sgd};
 pub use self::device::{Device, DeviceChoice, DeviceError};
 pub use self::error::TrainError;

@@ -1,11 +1,13 @@
 //! A training interrupted after every step yields the same bits as an uninterrupted one.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use learning::Patterns;
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use task_spec::{LocalOptimizer, TrainingPlan};
+use zeroize::Zeroizing;
 
 use super::*;
 use crate::checkpoints::{Checkpoints, Keep, NotKept};

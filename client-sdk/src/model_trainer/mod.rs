@@ -5,18 +5,19 @@
 //! If the task or the app sets a budget, training stops when it is used up and returns the work done so far. Time comes
 //! from a [`Clock`], by default the system's.
 
+pub(crate) mod in_round;
+
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::Duration;
 
 use learning::{Adapters, MetricValue, Parameters, Table};
 use task_spec::Budget;
-use zeroize::Zeroizing;
 
+use self::in_round::{InRound, judge, moved};
 use crate::clock::{Clock, SystemClock};
 use crate::models::Architecture;
-use crate::train::{self, Device, Examples, Next, Sgd, Steering, TrainError};
-use crate::trainer::{Constraints, REACH, Trained, Trainer, TrainerError, TrainingJob};
+use crate::train::{self, Device, Examples, Sgd};
+use crate::trainer::{Constraints, Trained, Trainer, TrainerError, TrainingJob};
 
 /// Examples owned by the trainer.
 #[derive(Clone, Debug, PartialEq)]
@@ -87,66 +88,6 @@ impl ModelTrainer {
     pub fn with_base(self, base: impl Into<Arc<Parameters>>) -> Self {
         Self { base: Some(base.into()), ..self }
     }
-
-    /// Keeps to the round's budget, and leaves checkpoints.
-    fn steering<'a>(&'a self, job: &'a TrainingJob) -> InRound<'a> {
-        let Budget { steps, time_ms } = job.plan.budget.unwrap_or_default().tighter(self.budget);
-        InRound {
-            job,
-            clock: &*self.clock,
-            most_steps: steps.map_or(u64::MAX, u64::from),
-            most_time: time_ms.map(Duration::from_millis),
-            began: self.clock.now().elapsed,
-            before: Duration::ZERO,
-        }
-    }
-}
-
-/// Steers a training by the job's budget, cancellation and checkpoints.
-struct InRound<'a> {
-    job: &'a TrainingJob,
-    clock: &'a dyn Clock,
-    most_steps: u64,
-    most_time: Option<Duration>,
-    began: Duration,
-    /// Time that earlier runs of the same training took.
-    before: Duration,
-}
-
-impl InRound<'_> {
-    fn spent(&self) -> Duration {
-        self.before.saturating_add(self.clock.now().elapsed.saturating_sub(self.began))
-    }
-}
-
-impl Steering for InRound<'_> {
-    /// In front of the state is the time spent, in milliseconds.
-    fn resume(&mut self) -> Option<Zeroizing<Vec<u8>>> {
-        let mut state = self.job.checkpoints.load()?;
-        let spent = u64::from_le_bytes(*state.first_chunk()?);
-        self.before = Duration::from_millis(spent);
-        state.drain(..8);
-        Some(state)
-    }
-
-    fn next(&mut self, steps: u64) -> Next {
-        let has_time = self.most_time.is_none_or(|most| self.spent() < most);
-        if steps >= self.most_steps || !has_time || self.job.cancel.is_cancelled() {
-            Next::Enough
-        } else if self.job.checkpoints.should_pause() {
-            Next::Pause
-        } else if self.job.checkpoints.is_due() {
-            Next::Save
-        } else {
-            Next::GoOn
-        }
-    }
-
-    fn save(&mut self, state: &[u8]) -> bool {
-        let spent = u64::try_from(self.spent().as_millis()).unwrap_or(u64::MAX);
-        let state = Zeroizing::new([&spent.to_le_bytes(), state].concat());
-        self.job.checkpoints.save(&state).is_ok()
-    }
 }
 
 impl Trainer for ModelTrainer {
@@ -163,7 +104,7 @@ impl Trainer for ModelTrainer {
         let architecture = architecture(job)?;
         let sgd = Sgd { plan: &job.plan, seed: job.seed };
         let examples = self.training.examples();
-        let mut steering = self.steering(job);
+        let mut steering = InRound::new(job, self.budget, &*self.clock);
         let trained =
             train::train_steered(&architecture, model, examples, sgd, &self.device, constraints, &mut steering)
                 .map_err(judge)?;
@@ -181,7 +122,7 @@ impl Trainer for ModelTrainer {
         let sgd = Sgd { plan: &job.plan, seed: job.seed };
         let adapted = train::AdaptedBase { base, start, adapters };
         let examples = self.training.examples();
-        let mut steering = self.steering(job);
+        let mut steering = InRound::new(job, self.budget, &*self.clock);
         let trained = train::train_adapters_steered(&architecture, adapted, examples, sgd, &self.device, &mut steering)
             .map_err(judge)?;
         moved(start, &trained, job)
@@ -227,19 +168,6 @@ impl Trainer for ModelTrainer {
     }
 }
 
-/// The trained parameters with their metrics; `None` if the job was cancelled.
-fn moved(start: &Parameters, trained: &train::Trained, job: &TrainingJob) -> Result<Trained, TrainerError> {
-    if job.cancel.is_cancelled() {
-        return Err(TrainerError::failed("nobody waits for the result any more"));
-    }
-    let values = start.values().iter().zip(&trained.delta).map(|(value, delta)| value + delta).collect();
-    let parameters = Parameters::new(Arc::clone(start.layout()), values).map_err(TrainerError::failed)?;
-    let train_loss = MetricValue { value: trained.mean_loss, count: trained.examples };
-    let reach = MetricValue { value: trained.reach, count: trained.steps };
-    let metrics = vec![("train_loss".to_owned(), train_loss), (REACH.to_owned(), reach)];
-    Ok(Trained { parameters, examples: trained.examples, metrics })
-}
-
 fn architecture(job: &TrainingJob) -> Result<Architecture, TrainerError> {
     let architecture = job
         .architecture
@@ -248,24 +176,15 @@ fn architecture(job: &TrainingJob) -> Result<Architecture, TrainerError> {
     serde_json::from_value(architecture).map_err(TrainerError::refused)
 }
 
-/// Another model or invalid settings are the task's fault; everything else is ours.
-fn judge(error: TrainError) -> TrainerError {
-    match error {
-        TrainError::Paused => TrainerError::Paused,
-        TrainError::Architecture(_) | TrainError::Config(_) | TrainError::OtherModel { .. } => {
-            TrainerError::refused(error)
-        }
-        _ => TrainerError::failed(error),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use task_spec::TrainingPlan;
 
     use super::*;
     use crate::checkpoints::Checkpoints;
-    use crate::trainer::{Cancel, Purpose};
+    use crate::trainer::{Cancel, Purpose, REACH};
 
     fn job(architecture: Option<&str>) -> TrainingJob {
         TrainingJob {
@@ -366,5 +285,4 @@ mod tests {
 }
 
 #[cfg(test)]
-#[path = "model_trainer_resume_tests.rs"]
 mod resume_tests;

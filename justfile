@@ -7,11 +7,11 @@ ci:
 # what must pass before a commit
 check:
     cargo fmt --all --check
-    cargo clippy --workspace --all-targets -- -D warnings
+    cargo clippy --workspace --all-targets --features examples/candle -- -D warnings
     cargo xtask tidy
 
 test:
-    cargo test --workspace
+    cargo test --workspace --features examples/candle
 
 demo *args:
     cargo run --release -- demo {{args}}

@@ -18,8 +18,8 @@ use tokio::task::JoinSet;
 
 const PARTICIPANTS: usize = 5;
 /// Digits of all participants.
-const DIGITS: usize = 1500;
-const ROUNDS: u32 = 5;
+const DIGITS: usize = 1000;
+const ROUNDS: u32 = 4;
 const SEED: u64 = 42;
 
 /// Two convolutions with pooling, and a linear layer.
@@ -33,9 +33,9 @@ impl Net {
     fn new(vb: VarBuilder<'_>) -> candle_core::Result<Self> {
         let same = Conv2dConfig { padding: 1, ..Conv2dConfig::default() };
         Ok(Self {
-            first: conv2d(1, 8, 3, same, vb.pp("conv1"))?,
-            second: conv2d(8, 16, 3, same, vb.pp("conv2"))?,
-            out: linear(16 * 7 * 7, 10, vb.pp("out"))?,
+            first: conv2d(1, 4, 3, same, vb.pp("conv1"))?,
+            second: conv2d(4, 8, 3, same, vb.pp("conv2"))?,
+            out: linear(8 * 7 * 7, 10, vb.pp("out"))?,
         })
     }
 
@@ -74,14 +74,14 @@ fn task() -> Value {
     json!({ "spec": {
         "name": "own-cnn",
         "model": { "seed": SEED, "tensors": [
-            tensor("conv1.weight", &[8, 1, 3, 3], 0.33),
-            { "name": "conv1.bias", "shape": [8] },
-            tensor("conv2.weight", &[16, 8, 3, 3], 0.12),
-            { "name": "conv2.bias", "shape": [16] },
-            tensor("out.weight", &[10, 784], 0.036),
+            tensor("conv1.weight", &[4, 1, 3, 3], 0.33),
+            { "name": "conv1.bias", "shape": [4] },
+            tensor("conv2.weight", &[8, 4, 3, 3], 0.17),
+            { "name": "conv2.bias", "shape": [8] },
+            tensor("out.weight", &[10, 392], 0.05),
             { "name": "out.bias", "shape": [10] },
         ] },
-        "training": { "batch_size": 16, "learning_rate": 0.003, "optimizer": { "name": "adamw" }, "proximal_mu": 0.01 },
+        "training": { "batch_size": 8, "learning_rate": 0.004, "optimizer": { "name": "adamw" }, "proximal_mu": 0.01 },
         "rounds": { "count": ROUNDS, "select_max": PARTICIPANTS },
         "selection": { "cohort": { "count": PARTICIPANTS } },
         "aggregation": { "max_weight": 5000 },
@@ -133,6 +133,6 @@ async fn main() -> Result<()> {
     }
     lab.stop().await;
     let (first, last) = (accuracies[0], accuracies[accuracies.len() - 1]);
-    ensure!(first < 40.0 && last > 60.0, "accuracy went from {first} % to {last} %; chance is 10 %");
+    ensure!(first < 40.0 && last > 50.0, "accuracy went from {first} % to {last} %; chance is 10 %");
     Ok(())
 }

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 const PARTICIPANTS: usize = 5;
-const ROUNDS: u32 = 6;
+const ROUNDS: u32 = 3;
 const LETTERS: usize = 8;
 const LENGTH: usize = 12;
 const PERIOD: usize = 3;

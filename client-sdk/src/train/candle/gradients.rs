@@ -8,8 +8,8 @@ use crate::train::learner::Score;
 /// Returns the mean loss of a chunk of examples, one number in 32 bits, and its number of predictions.
 pub(super) type ChunkLoss<'a> = &'a mut dyn FnMut(&[usize]) -> Result<(Tensor, usize), TrainError>;
 
-/// The gradients of the mean loss of the chosen examples, for each variable that has one, in chunks of at most `batch` examples.
-/// The loss is multiplied by `factor` before its gradient is computed, and the gradients are divided by it.
+/// The gradients of the mean loss of the chosen examples, for each variable that has one, in chunks of at most `batch` examples. The loss is multiplied by `factor`
+/// before its gradient is computed, and the gradients are divided by it.
 pub(super) fn gradients(
     variables: &[Var],
     factor: f64,

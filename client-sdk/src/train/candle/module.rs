@@ -24,7 +24,7 @@ use crate::trainer::Constraints;
 /// Builds the app's module and returns the mean loss of the chosen examples.
 pub(crate) type ModuleLoss<'a> = &'a dyn Fn(VarBuilder<'static>, &[usize]) -> candle_core::Result<Tensor>;
 
-/// Builds the app's module and returns numbers by name, each a mean over the chosen examples.
+/// Builds the app's module and returns named means over the chosen examples.
 pub(crate) type ModuleScore<'a> = &'a dyn Fn(VarBuilder<'static>, &[usize]) -> candle_core::Result<Vec<(String, f64)>>;
 
 /// An app's module and its training examples.

@@ -87,6 +87,9 @@ pub enum TrainError {
     /// A node of the graph cannot compute, or its result is not finite.
     #[error("training stopped: {0}; lower the learning rate, and check the examples")]
     Execution(String),
+    /// A node of the graph cannot compute these inputs, for example an integer outside a table of embeddings.
+    #[error("the model cannot compute these inputs: {0}")]
+    Prediction(String),
     /// A failure inside candle: out of memory, or a lost driver.
     #[error("the device failed: {0}")]
     #[cfg(feature = "candle")]

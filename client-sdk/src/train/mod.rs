@@ -35,7 +35,8 @@ pub use self::config::{ConfigError, Sgd};
 pub use self::device::{Device, DeviceChoice, DeviceError};
 pub use self::error::TrainError;
 pub use self::examples::{Column, Examples, TargetColumn};
-pub use self::graph::{Derivative, verify_gradients};
+pub use self::graph::{Derivative, GradientCheck, Verified, verified, verify_gradients};
+pub use self::graph::{GraphInputs, GraphOutput, graph_gradient, graph_output};
 pub use self::scores::{Inputs, Predictor, Scores, scores};
 
 use self::batches::Batches;

@@ -25,4 +25,5 @@ mod tests;
 
 pub(super) use self::examples::check;
 pub(super) use self::learner::GraphLearner;
-pub use self::verify::{Derivative, verify_gradients};
+pub use self::verify::{Derivative, GradientCheck, Verified, verified, verify_gradients};
+pub use self::verify::{GraphInputs, GraphOutput, graph_gradient, graph_output};

@@ -153,6 +153,15 @@ impl Architecture {
         }
     }
 
+    /// Whether predictions are right or wrong: a class, a token, or a label of yes or no. Numbers have no accuracy.
+    #[must_use]
+    pub fn has_accuracy(&self) -> bool {
+        match self {
+            Self::Linear(_) | Self::Mlp(_) | Self::Cnn(_) | Self::Gru(_) => true,
+            Self::Graph(model) => graph::has_accuracy(model),
+        }
+    }
+
     /// Number of classes (or characters), or of the numbers that a graph without classes predicts for an example.
     #[must_use]
     pub fn classes(&self) -> u32 {

@@ -47,7 +47,8 @@ cd "$work"
 # The types of the native part are those that it has.
 python -m mypy.stubtest tributary._tributary
 python -c 'import torch' 2>/dev/null || {
-    echo "SKIPPED: the example of PyTorch (test_examples.Examples.test_pytorch), since PyTorch is not installed; TRIBUTARY_TORCH=1 fetches it"
+    echo "SKIPPED: the examples of PyTorch (test_examples) and task_from (test_torch_module), since PyTorch is not installed;" \
+        "TRIBUTARY_TORCH=1 fetches it"
     status=77
 }
 TRIBUTARY_BINARY=$binary python -m unittest discover --start-directory "$package/tests" --verbose

@@ -7,7 +7,7 @@ if [ -n "${TRIBUTARY_TORCH:-}" ]; then
         rm -rf "$torch_home"
         python3 -m venv "$torch_home"
         if timeout 900 "$torch_home/bin/pip" install --quiet --disable-pip-version-check --only-binary=:all: \
-            torch numpy safetensors scikit-learn peft accelerate; then
+            torch onnx onnxscript numpy safetensors scikit-learn peft accelerate; then
             touch "$torch_home/complete"
         else
             echo "SKIPPED: PyTorch cannot be had from PyPI, so nothing was tried with it"

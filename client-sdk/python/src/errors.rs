@@ -15,6 +15,12 @@ create_exception!(
     "Anything that this package raises by itself. A call that Python itself refuses is a TypeError, as ever."
 );
 create_exception!(tributary, ConfigurationError, Error, "A setting is missing or cannot be used.");
+create_exception!(
+    tributary,
+    ModelError,
+    Error,
+    "The model cannot be trained as a graph. The text names the node, tensor or input, and the reason."
+);
 create_exception!(tributary, EnrollmentError, Error, "The participant is not enrolled, was revoked, or has expired.");
 create_exception!(tributary, JournalError, Error, "The journal cannot be used: see the text for what to do.");
 create_exception!(tributary, Overdue, Error, "The round no longer waits for this job; go on with the next one.");

@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use client_sdk::learning::{Layout, MetricValue, Parameters};
 use client_sdk::runner::{self, Answer, Manner};
 use client_sdk::{Dataset, NotKept, Trained, TrainerError, TrainingJob};
-use numpy::{Element, PyArray1, PyReadonlyArray1};
+use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::errors::{Error, JournalError, Overdue, UpdateError, of_this_process};
+use crate::examples::{GivenExamples, owned};
 
 /// Names and shapes, in the order of a flat vector.
 type Tensors = Vec<(String, Vec<u64>)>;
@@ -42,6 +43,32 @@ impl Job {
             return Ok(());
         }
         self.fail(reason.to_owned())
+    }
+
+    /// Trains the task's model on these examples from `values`, and sends the result.
+    fn train_on(
+        &self,
+        py: Python<'_>,
+        values: &PyReadonlyArray1<'_, f32>,
+        examples: Dataset,
+        held_out: Option<Dataset>,
+    ) -> PyResult<Option<u64>> {
+        of_this_process(self.process)?;
+        let model = Parameters::new(Arc::clone(&self.layout), owned(values)?);
+        let model = model.map_err(|error| UpdateError::new_err(error.to_string()))?;
+        let trained = py.detach(|| runner::train_ready(examples, held_out, &model, &self.training, &self.manner));
+        let trained = match trained {
+            Ok(trained) => trained,
+            Err(TrainerError::Paused) => return Ok(None),
+            Err(_) if self.is_overdue() => {
+                self.fail("it took too long".to_owned())?;
+                return Err(Overdue::new_err(runner::Overdue.to_string()));
+            }
+            Err(error) => return Err(UpdateError::new_err(error.to_string())),
+        };
+        let (answer, examples) = (self.take_answer()?, trained.examples);
+        let sent = py.detach(|| answer.finish(trained));
+        sent.map(|()| Some(examples)).map_err(|overdue| Overdue::new_err(overdue.to_string()))
     }
 
     fn take_answer(&self) -> PyResult<Answer> {
@@ -204,8 +231,8 @@ impl Job {
         sent.map(|()| rows).map_err(|overdue| Overdue::new_err(overdue.to_string()))
     }
 
-    /// Trains the task's ready model on rows, each with a class, beginning with `values`, and hands in the result, with what the model is
-    /// worth on rows that are held out. The number of examples; `None` if it was paused, and comes again.
+    /// Trains the task's ready model on rows, each with a class, from `values`, and sends the result, with the metrics of the initial
+    /// model on rows that are held out. Returns the number of examples; `None` if it was paused, and the job is issued again.
     #[pyo3(signature = (values, features, labels, width, held_out = None))]
     fn train(
         &self,
@@ -216,23 +243,23 @@ impl Job {
         width: usize,
         held_out: Option<(PyReadonlyArray1<'_, f32>, PyReadonlyArray1<'_, u32>)>,
     ) -> PyResult<Option<u64>> {
-        of_this_process(self.process)?;
         let rows = rows(&features, &labels, width)?;
         let held_out = held_out.map(|(features, labels)| self::rows(&features, &labels, width)).transpose()?;
-        let model = Parameters::new(Arc::clone(&self.layout), owned(&values)?);
-        let model = model.map_err(|error| UpdateError::new_err(error.to_string()))?;
-        let trained = match py.detach(|| runner::train_ready(rows, held_out, &model, &self.training, &self.manner)) {
-            Ok(trained) => trained,
-            Err(TrainerError::Paused) => return Ok(None),
-            Err(_) if self.is_overdue() => {
-                self.fail("it took too long".to_owned())?;
-                return Err(Overdue::new_err(runner::Overdue.to_string()));
-            }
-            Err(error) => return Err(UpdateError::new_err(error.to_string())),
-        };
-        let (answer, examples) = (self.take_answer()?, trained.examples);
-        let sent = py.detach(|| answer.finish(trained));
-        sent.map(|()| Some(examples)).map_err(|overdue| Overdue::new_err(overdue.to_string()))
+        self.train_on(py, &values, rows, held_out)
+    }
+
+    /// As [`Self::train`], for a graph: examples are the inputs in the graph's order, targets, the number of examples and the length
+    /// of their sequences.
+    #[pyo3(signature = (values, examples, held_out = None))]
+    fn train_graph(
+        &self,
+        py: Python<'_>,
+        values: PyReadonlyArray1<'_, f32>,
+        examples: GivenExamples<'_>,
+        held_out: Option<GivenExamples<'_>>,
+    ) -> PyResult<Option<u64>> {
+        let held_out = held_out.map(GivenExamples::dataset).transpose()?;
+        self.train_on(py, &values, examples.dataset()?, held_out)
     }
 
     fn fail(&self, reason: String) -> PyResult<()> {
@@ -251,9 +278,4 @@ fn tensors(layout: &Layout) -> Tensors {
 fn rows(features: &PyReadonlyArray1<'_, f32>, labels: &PyReadonlyArray1<'_, u32>, width: usize) -> PyResult<Dataset> {
     let rows = runner::labelled(owned(features)?, owned(labels)?, width);
     rows.map_err(|error| UpdateError::new_err(error.to_string()))
-}
-
-/// A copy of an array: with the interpreter's lock, since any of its threads may write to the array.
-fn owned<T: Element + Copy>(array: &PyReadonlyArray1<'_, T>) -> PyResult<Vec<T>> {
-    array.as_slice().map(<[T]>::to_vec).map_err(|_| UpdateError::new_err("the array is not contiguous"))
 }

@@ -4,6 +4,8 @@
 
 mod asked;
 mod errors;
+mod examples;
+mod graph;
 mod job;
 mod machine;
 mod model;
@@ -17,7 +19,9 @@ mod _tributary {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use super::errors::{ClosedError, ConfigurationError, EnrollmentError, Error, JournalError, Overdue};
+    use super::errors::{ClosedError, ConfigurationError, EnrollmentError, Error, JournalError, ModelError, Overdue};
+    #[pymodule_export]
+    use super::graph::{Graph, import_graph};
     #[pymodule_export]
     use super::job::Job;
     #[pymodule_export]

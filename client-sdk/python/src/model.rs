@@ -9,6 +9,8 @@ use numpy::{PyArray1, PyArray2, PyArrayMethods as _, PyReadonlyArray2};
 use pyo3::prelude::*;
 
 use crate::errors::{Error, JournalError, UpdateError};
+use crate::examples::GivenColumn;
+use crate::graph::{GivenOutput, Graph};
 
 /// A model in the journal: `tributary.Model` wraps it.
 #[pyclass(frozen, module = "tributary._tributary")]
@@ -72,6 +74,20 @@ impl Model {
     /// The model as one flat array that Python owns.
     fn values<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f32>> {
         PyArray1::from_slice(py, self.0.parameters().values())
+    }
+
+    /// The first output of a graph for its inputs, in the graph's order: elements and shape. No other thread may write to them meanwhile.
+    fn output<'py>(
+        &self,
+        py: Python<'py>,
+        graph: &Graph,
+        inputs: Vec<GivenColumn<'py>>,
+        count: usize,
+        length: usize,
+    ) -> PyResult<GivenOutput<'py>> {
+        let parameters = self.0.parameters();
+        graph.fits(parameters.layout())?;
+        graph.computed(py, parameters.values(), &inputs, count, length)
     }
 
     /// The scores of each class for each row, before softmax; of the SDK's own models. No other thread may write to `rows` meanwhile:

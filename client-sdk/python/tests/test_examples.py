@@ -109,6 +109,18 @@ class Examples(unittest.TestCase):
         print(f"PyTorch, {SITES} sites: accuracy {right.mean():.4f}")
         self.assertGreater(right.mean(), 0.9)
 
+    @installed("sklearn", "torch", "onnx", "onnxscript")
+    def test_a_network_of_pytorch_is_learnt_without_pytorch(self):
+        with federation() as running:
+            known = {"TRIBUTARY_SERVER": running.url, "TRIBUTARY_CA": running.ca, "TRIBUTARY_TOKEN": running.token, "OMP_NUM_THREADS": "1"}
+            command = [sys.executable, EXAMPLES / "own_torch_model.py"]
+            done = subprocess.run(command, check=True, capture_output=True, text=True, env={**os.environ, **known})
+            self.assertEqual(running.operator.task("own-net")["status"], "COMPLETED")
+        said = done.stdout.strip().splitlines()
+        print("a network of PyTorch:", said[-1])
+        self.assertRegex(said[0], "conv.*gemm|conv.*mat_mul")
+        self.assertGreater(float(said[-1].split()[-1]), 0.8)
+
     @installed("sklearn", "jax")
     def test_jax(self):
         from sklearn.datasets import load_digits

@@ -20,10 +20,12 @@ from ._tributary import (
     EnrollmentError,
     Error,
     JournalError,
+    ModelError,
     Overdue,
     UpdateError,
 )
 from .analysis import Analysis, Column, Target
+from .graph import GraphModel, Gradient, import_onnx
 from .machine import Machine, Todo, machine
 from .model import Model
 from .operator import Operator, Problem
@@ -31,6 +33,7 @@ from .participant import Participant, participant
 from .program import Job, JobError, job, jobs
 from .simulation import simulate
 from .task import AdapterBase, Optimizer, Plan, Task
+from .torch_module import task_from
 
 __all__ = [
     "AdapterBase",
@@ -40,11 +43,14 @@ __all__ = [
     "ConfigurationError",
     "EnrollmentError",
     "Error",
+    "Gradient",
+    "GraphModel",
     "Job",
     "JobError",
     "JournalError",
     "Machine",
     "Model",
+    "ModelError",
     "Operator",
     "Optimizer",
     "Overdue",
@@ -55,9 +61,11 @@ __all__ = [
     "Task",
     "Todo",
     "UpdateError",
+    "import_onnx",
     "job",
     "jobs",
     "machine",
     "participant",
     "simulate",
+    "task_from",
 ]

@@ -1,5 +1,5 @@
 from collections.abc import Callable
-from typing import Union, final
+from typing import Any, Union, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,20 +10,27 @@ __all__ = [
     "ConfigurationError",
     "EnrollmentError",
     "Error",
+    "Graph",
     "Job",
     "JournalError",
     "Machine",
     "Model",
+    "ModelError",
     "Overdue",
     "Participant",
     "UpdateError",
     "complete_task",
+    "import_graph",
 ]
 
 def complete_task(task: str) -> str: ...
+def import_graph(
+    onnx: bytes, loss: str, choices: dict[str, Any], check: bool
+) -> tuple[str, list[tuple[str, list[int], NDArray[np.float32]]], str]: ...
 
 class Error(Exception): ...
 class ConfigurationError(Error): ...
+class ModelError(Error): ...
 class EnrollmentError(Error): ...
 class JournalError(Error): ...
 class Overdue(Error): ...
@@ -76,8 +83,29 @@ class Job:
         width: int,
         held_out: tuple[NDArray[np.float32], NDArray[np.uint32]] | None = None,
     ) -> Union[int, None]: ...
+    def train_graph(
+        self,
+        values: NDArray[np.float32],
+        examples: tuple[list[NDArray[Any]], NDArray[Any], int, int],
+        held_out: tuple[list[NDArray[Any]], NDArray[Any], int, int] | None = None,
+    ) -> Union[int, None]: ...
     def fail(self, reason: str) -> None: ...
     def refuse(self, reason: str) -> None: ...
+
+@final
+class Graph:
+    def __new__(cls, architecture: str) -> Self: ...
+    def output(
+        self, parameters: NDArray[np.float32], inputs: list[NDArray[Any]], count: int, length: int
+    ) -> tuple[NDArray[np.float32], list[int]]: ...
+    def gradient(
+        self,
+        parameters: NDArray[np.float32],
+        inputs: list[NDArray[Any]],
+        count: int,
+        length: int,
+        weights: NDArray[np.float32],
+    ) -> NDArray[np.float32]: ...
 
 @final
 class Machine:
@@ -109,6 +137,9 @@ class Model:
     @property
     def tensors(self) -> list[tuple[str, list[int]]]: ...
     def values(self) -> NDArray[np.float32]: ...
+    def output(
+        self, graph: Graph, inputs: list[NDArray[Any]], count: int, length: int
+    ) -> tuple[NDArray[np.float32], list[int]]: ...
     def scores(self, rows: NDArray[np.float32]) -> NDArray[np.float32]: ...
 
 @final

@@ -21,8 +21,9 @@ PART = 8 << 20
 def model_file(model: Any) -> bytes:
     """A model as a safetensors file.
 
-    ``model`` is the path of such a file, a ``torch.nn.Module``, a mapping of arrays by name, or arrays within nested dictionaries
-    as JAX and Flax have them (their names are joined by dots). Floating-point arrays become 32 bits; others are left out.
+    ``model`` is the path of such a file, a :class:`tributary.GraphModel`, a ``torch.nn.Module``, a mapping of arrays by name, or arrays
+    within nested dictionaries as JAX and Flax have them (their names are joined by dots). Floating-point arrays become 32 bits; others
+    are left out.
 
     :raises ConfigurationError: if the file cannot be read, or nothing in ``model`` is a floating-point array.
     """
@@ -32,11 +33,11 @@ def model_file(model: Any) -> bytes:
                 return file.read()
         except OSError as error:
             raise ConfigurationError(f"the model {os.fspath(model)} cannot be read: {error}") from error
-    given = model.state_dict() if hasattr(model, "state_dict") else model
+    given = model.state_dict() if hasattr(model, "state_dict") else getattr(model, "tensors", model)
     arrays = {name: array for name, value in named(given, {}).items() if (array := _floats(value)) is not None}
     if not arrays:
         raise ConfigurationError(f"a {type(model).__name__} without floating-point arrays is no model")
-    return _written(arrays)
+    return written(arrays)
 
 
 def tensors(file: bytes) -> list[dict[str, Any]]:
@@ -76,7 +77,8 @@ def _floats(value: Any) -> np.ndarray | None:
     return array.astype("<f4") if is_float else None
 
 
-def _written(arrays: Mapping[str, np.ndarray]) -> bytes:
+def written(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """Arrays of float32 as a safetensors file, in their order."""
     about, start = {}, 0
     for name, array in arrays.items():
         about[name] = {"dtype": "F32", "shape": list(array.shape), "data_offsets": [start, start + array.nbytes]}

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _tributary
+from .inputs import feed, inputs_of, is_graph
 from .settings import path
 from .update import numbers
 
@@ -51,6 +52,7 @@ class Model:
         self.metrics = {name: value for name, value, _ in native.metrics}
         self.architecture = json.loads(native.architecture) if native.architecture else None
         self.parameters = views(native.values(), native.tensors)
+        self._graph: _tributary.Graph | None = None
 
     @classmethod
     def load(
@@ -83,6 +85,22 @@ class Model:
     def is_personalized(self) -> bool:
         """Whether it was made on this device."""
         return self.round is not None
+
+    def predict(self, inputs: Any) -> np.ndarray:
+        """The first output of a model that is a graph, such as scores of classes before softmax, or numbers: an array with the examples
+        as first axis.
+
+        :param inputs: an array for each input of the graph, by name, with the examples as first axis; or the array itself if the graph has one
+            input.
+        :raises UpdateError: naming the input that is missing, unknown, not finite, or of another shape or type.
+        :raises Error: if the model is no graph.
+        """
+        if not is_graph(self.architecture):
+            raise _tributary.Error("the task's model is no graph: use `scores`, or run it from its parameters")
+        if self._graph is None:
+            self._graph = _tributary.Graph(json.dumps(self.architecture))
+        values, shape = self._native.output(self._graph, *feed(inputs_of(self.architecture["graph"]), inputs))
+        return values.reshape(shape)
 
     def scores(self, rows: Any) -> np.ndarray:
         """The scores of each class for each row of ``rows``, before softmax, if the model is one of the SDK's own. A single row may come as

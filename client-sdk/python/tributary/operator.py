@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from ._tributary import ConfigurationError, Error, complete_task
 from . import initial
+from .graph import GraphModel
 from .settings import pem
+from .task_file import beside, task_file, with_graph
 
 if TYPE_CHECKING:
     import numpy as np
@@ -138,6 +140,7 @@ class Operator:
 
         ``model`` is what the task starts from: a ``torch.nn.Module``, arrays by name or nested as JAX has them, or the path of a
         safetensors file. It takes the place of ``initial`` in ``[model]``. A task without an architecture has its tensors.
+        A :class:`tributary.GraphModel` is the architecture, too: devices train it without code of their own.
 
         ``key`` makes a repetition return the first answer; one is made up otherwise.
 
@@ -146,8 +149,8 @@ class Operator:
         """
         import uuid
 
-        given = dict(spec) if isinstance(spec, Mapping) else _task_file(spec)
-        self._start_from(given, _beside(given, spec) if model is None else model)
+        given = with_graph(dict(spec) if isinstance(spec, Mapping) else task_file(spec), spec)
+        self._start_from(given, beside(given, spec) if model is None else model)
         body = {"spec": json.loads(complete_task(_as_json(given)))}
         return self.request("POST", "/v1/tasks", body, headers={"Idempotency-Key": key or str(uuid.uuid4())})
 
@@ -157,6 +160,10 @@ class Operator:
             return
         file = initial.model_file(model)
         about = dict(spec.get("model") or {})
+        if isinstance(model, GraphModel):
+            if about.get("architecture"):
+                raise ConfigurationError("the task has an architecture, and `model` brings another: leave one of them out")
+            about["architecture"] = model.architecture
         if not about.get("architecture") and not about.get("tensors"):
             about["tensors"] = initial.tensors(file)
         about["initial"] = initial.upload(
@@ -274,17 +281,6 @@ class Operator:
                 raise
 
 
-def _beside(given: Mapping[str, Any], spec: Any) -> str | None:
-    """The path of the model file that a task names; beside the task file if it is there."""
-    about = given.get("model")
-    named = about.get("initial") if isinstance(about, Mapping) else None
-    if not isinstance(named, str) or named.startswith("sha256:"):
-        return None
-    folder = "" if isinstance(spec, Mapping) else os.path.dirname(os.fspath(spec))
-    beside = os.path.join(folder, named)
-    return beside if os.path.exists(beside) else named
-
-
 def _frame(rounds: list[dict[str, Any]]) -> pd.DataFrame:
     import pandas as pd
 
@@ -318,21 +314,6 @@ def _json(said: bytes) -> Mapping[str, Any]:
     except ValueError:
         return {"detail": said[:200].decode("utf-8", "replace")}
     return body if isinstance(body, dict) else {}
-
-
-def _task_file(path: str | os.PathLike[str]) -> dict[str, Any]:
-    try:
-        with open(path, "rb") as file:
-            said = file.read()
-        if os.fspath(path).endswith(".json"):
-            return dict(json.loads(said))
-        try:
-            import tomllib
-        except ImportError:  # Python 3.10
-            raise ConfigurationError("task files in TOML need Python 3.11; convert it to JSON, or give a mapping") from None
-        return tomllib.loads(said.decode())
-    except (OSError, TypeError, ValueError) as error:
-        raise ConfigurationError(f"{path} is no task file: {error}") from error
 
 
 def _safetensors(file: bytes) -> dict[str, np.ndarray]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Union
 
 from . import _tributary
 from .analysis import Analysis, table_of
+from .inputs import feed, inputs_of, is_graph, targets_of
 from .model import views
 from .nested import like
 from .program import _WRAPPERS, _is_counter
@@ -248,29 +249,25 @@ class Task:
         return sent
 
     def train(self, features: Any, labels: Any, *, held_out: tuple[Any, Any] | None = None, strict: bool = False) -> bool:
-        """Trains the task's ready model, such as ``linear``, ``mlp`` or ``cnn``, as the plan says, and as the task asks beside it, and hands in
-        the result: for an app without a training function. It runs in this thread on one core, beginning with :attr:`parameters`, and
-        leaves checkpoints by itself.
+        """Trains the task's model, one of the ready ones (``linear``, ``mlp``, ``cnn``) or a graph, as the plan says, and as the task asks
+        beside it, and sends the result: for an app without a training function. It runs in this thread on one core, beginning with
+        :attr:`parameters`, and leaves checkpoints by itself.
 
-        :param features: a row of numbers for each example; images are flattened in the order channel, row, column.
-        :param labels: the class of each row, from 0.
-        :param held_out: features and labels that nobody trains on: with them a task whose :attr:`purpose` is ``shared`` also hands in what
-            the model that it begins with is worth on them, as ``loss`` and ``accuracy``.
+        :param features: a row of numbers for each example; images are flattened in the order channel, row, column. Of a graph an array for
+            each input, by name, with the examples as first axis; or the array itself if the graph has one input.
+        :param labels: the class of each row, from 0. Of a graph its targets: a class for each example, a token for each position, or
+            numbers in the shape of the output, as its loss takes them.
+        :param held_out: features and labels that nobody trains on: a task whose :attr:`purpose` is ``shared`` also sends the ``loss`` of
+            the initial model on them, and its ``accuracy`` unless the model predicts numbers.
         :returns: whether it was handed in. If not, the task was paused, and comes again, or the round no longer waited.
         :raises UpdateError: if the examples do not fit the model, or the task names no ready model. Nothing was sent, and the task still
             takes an answer.
         :raises Overdue: with ``strict``, if the round no longer waits.
         """
         self._trains()
-        flat, classes, width = rows_of(features, labels)
-        measured: tuple[np.ndarray, np.ndarray] | None = None
-        if held_out is not None:
-            held_flat, held_classes, held_width = rows_of(*held_out)
-            if held_width != width:
-                raise _tributary.UpdateError(f"rows that are held out have {held_width} numbers, and the others {width}")
-            measured = held_flat, held_classes
+        train = self._train_graph if is_graph(self.architecture) else self._train_rows
         try:
-            count = self._job.train(self._flat, flat, classes, width, measured)
+            count = train(features, labels, held_out)
         except _tributary.Overdue:
             if strict:
                 raise
@@ -279,6 +276,27 @@ class Task:
             return False
         self._participant.examples = count
         return True
+
+    def _train_rows(self, features: Any, labels: Any, held_out: tuple[Any, Any] | None) -> int | None:
+        """Trains a ready model; the number of examples, or ``None`` if it was paused."""
+        flat, classes, width = rows_of(features, labels)
+        measured: tuple[np.ndarray, np.ndarray] | None = None
+        if held_out is not None:
+            held_flat, held_classes, held_width = rows_of(*held_out)
+            if held_width != width:
+                raise _tributary.UpdateError(f"rows that are held out have {held_width} numbers, and the others {width}")
+            measured = held_flat, held_classes
+        return self._job.train(self._flat, flat, classes, width, measured)
+
+    def _train_graph(self, inputs: Any, targets: Any, held_out: tuple[Any, Any] | None) -> int | None:
+        """Trains a graph; the number of examples, or ``None`` if it was paused."""
+        expected, loss = inputs_of(self.architecture["graph"]), self.architecture["loss"]
+
+        def examples(inputs: Any, targets: Any) -> tuple[list[np.ndarray], np.ndarray, int, int]:
+            columns, count, length = feed(expected, inputs)
+            return columns, targets_of(loss, count, targets), count, length
+
+        return self._job.train_graph(self._flat, examples(inputs, targets), None if held_out is None else examples(*held_out))
 
     def answer(self, rows: Any, *, targets: Any = None, strict: bool = False) -> bool:
         """Answers an :attr:`analysis` with this device's rows. They stay on the device: what leaves it is what the analysis counts and sums of

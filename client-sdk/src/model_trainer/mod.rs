@@ -6,6 +6,7 @@
 //! If the task or the app sets a budget, training stops when it is used up and returns the work done so far. Time comes
 //! from a [`Clock`], by default the system's.
 
+mod dataset;
 pub(crate) mod in_round;
 
 use std::borrow::Cow;
@@ -17,42 +18,10 @@ use task_spec::Budget;
 use self::in_round::{InRound, judge, moved};
 use crate::clock::{Clock, SystemClock};
 use crate::models::Architecture;
-use crate::train::{self, Device, Examples, Sgd};
+use crate::train::{self, Device, Sgd};
 use crate::trainer::{Constraints, Trained, Trainer, TrainerError, TrainingJob};
 
-/// Examples owned by the trainer.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Dataset {
-    /// Rows of numbers, each with a class.
-    Labelled {
-        /// `labels.len() * width` numbers, row after row.
-        features: Vec<f32>,
-        /// Class of each row.
-        labels: Vec<u32>,
-        /// Length of a row.
-        width: usize,
-    },
-    /// Sequences of characters, with the next character at each position.
-    Text {
-        /// Concatenated sequences.
-        inputs: Vec<u32>,
-        /// The character after each of `inputs`.
-        targets: Vec<u32>,
-        /// Length of a sequence, in characters.
-        length: usize,
-    },
-}
-
-impl Dataset {
-    /// Borrows the examples for training or evaluation.
-    #[must_use]
-    pub fn examples(&self) -> Examples<'_> {
-        match self {
-            Self::Labelled { features, labels, width } => Examples::Labelled { features, labels, width: *width },
-            Self::Text { inputs, targets, length } => Examples::Text { inputs, targets, length: *length },
-        }
-    }
-}
+pub use self::dataset::{Dataset, Elements, Targets};
 
 /// Trains the SDK's own models ([`crate::models`]) on one core or one GPU.
 pub struct ModelTrainer {
@@ -120,11 +89,11 @@ impl Trainer for ModelTrainer {
     ) -> Result<Trained, TrainerError> {
         let architecture = architecture(job)?;
         let sgd = Sgd { plan: &job.plan, seed: job.seed };
-        let examples = self.training.examples();
         let mut steering = InRound::new(job, self.budget, &*self.clock).with_memory(self.memory);
-        let trained =
+        let trained = self.training.with_examples(|examples| {
             train::train_steered(&architecture, model, examples, sgd, &self.device, constraints, &mut steering)
-                .map_err(judge)?;
+        });
+        let trained = trained.map_err(judge)?;
         moved(model, &trained, job)
     }
 
@@ -138,10 +107,11 @@ impl Trainer for ModelTrainer {
         let architecture = architecture(job)?;
         let sgd = Sgd { plan: &job.plan, seed: job.seed };
         let adapted = train::AdaptedBase { base, start, adapters };
-        let examples = self.training.examples();
         let mut steering = InRound::new(job, self.budget, &*self.clock).with_memory(self.memory);
-        let trained = train::train_adapters_steered(&architecture, adapted, examples, sgd, &self.device, &mut steering)
-            .map_err(judge)?;
+        let trained = self.training.with_examples(|examples| {
+            train::train_adapters_steered(&architecture, adapted, examples, sgd, &self.device, &mut steering)
+        });
+        let trained = trained.map_err(judge)?;
         moved(start, &trained, job)
     }
 
@@ -154,12 +124,13 @@ impl Trainer for ModelTrainer {
     }
 
     fn evaluate(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError> {
-        if self.held_out.examples().is_empty() {
+        if self.held_out.is_empty() {
             return Ok(Vec::new());
         }
         let architecture = architecture(job)?;
         let evaluation =
-            train::evaluate(&architecture, model, self.held_out.examples(), &self.device).map_err(judge)?;
+            self.held_out.with_examples(|examples| train::evaluate(&architecture, model, examples, &self.device));
+        let evaluation = evaluation.map_err(judge)?;
         let accuracy = architecture.has_accuracy().then_some(("accuracy", evaluation.accuracy));
         let named = std::iter::once(("loss", evaluation.loss)).chain(accuracy).chain(evaluation.measures.named());
         let metric = |(name, value): (&str, f64)| (name.to_owned(), MetricValue { value, count: evaluation.examples });
@@ -169,7 +140,8 @@ impl Trainer for ModelTrainer {
     /// The training examples as a table with classes as targets.
     fn table(&mut self, job: &TrainingJob) -> Result<Cow<'_, Table>, TrainerError> {
         let Dataset::Labelled { features, labels, width } = &*self.training else {
-            let problem = format!("task {:?} is an analysis of rows, and this participant has text", job.task);
+            let problem =
+                format!("task {:?} is an analysis of rows, and this participant has other examples", job.task);
             return Err(TrainerError::refused(problem));
         };
         let values = features.iter().map(|&value| f64::from(value)).collect();
@@ -179,7 +151,7 @@ impl Trainer for ModelTrainer {
     }
 
     fn examples(&self) -> u64 {
-        self.training.examples().count() as u64
+        self.training.count() as u64
     }
 
     fn pauses(&self) -> bool {

@@ -94,6 +94,14 @@ pub(super) fn input(model: &GraphModel) -> InputKind {
     }
 }
 
+/// Whether its predictions are right or wrong.
+pub(super) fn has_accuracy(model: &GraphModel) -> bool {
+    match model.loss() {
+        Loss::CrossEntropy { .. } | Loss::NextToken { .. } | Loss::BceWithLogits { .. } => true,
+        Loss::Mse | Loss::Huber { .. } | Loss::Poisson => false,
+    }
+}
+
 /// Number of classes, or of the numbers that it predicts for an example.
 pub(super) fn classes(model: &GraphModel) -> u32 {
     let numbers = || model.predictions(Point { batch: 1, length: 1 });

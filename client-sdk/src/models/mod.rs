@@ -96,18 +96,6 @@ impl Architecture {
         })
     }
 
-    /// Whether predictions are right or wrong: classes, tokens, and yes or no. A model of numbers has no accuracy.
-    #[must_use]
-    pub fn has_accuracy(&self) -> bool {
-        match self {
-            Self::Linear(_) | Self::Mlp(_) | Self::Cnn(_) | Self::Gru(_) => true,
-            Self::Graph(model) => match model.loss() {
-                Loss::CrossEntropy { .. } | Loss::NextToken { .. } | Loss::BceWithLogits { .. } => true,
-                Loss::Mse | Loss::Huber { .. } | Loss::Poisson => false,
-            },
-        }
-    }
-
     /// Its default training settings.
     #[must_use]
     pub fn defaults(&self) -> ModelDefaults {
@@ -162,6 +150,15 @@ impl Architecture {
             Self::Cnn(sizes) => InputKind::Features(sizes.inputs()),
             Self::Gru(_) => InputKind::Characters,
             Self::Graph(model) => graph::input(model),
+        }
+    }
+
+    /// Whether predictions are right or wrong: a class, a token, or a label of yes or no. Numbers have no accuracy.
+    #[must_use]
+    pub fn has_accuracy(&self) -> bool {
+        match self {
+            Self::Linear(_) | Self::Mlp(_) | Self::Cnn(_) | Self::Gru(_) => true,
+            Self::Graph(model) => graph::has_accuracy(model),
         }
     }
 

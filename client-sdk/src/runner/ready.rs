@@ -19,9 +19,9 @@ pub fn labelled(features: Vec<f32>, labels: Vec<u32>, width: usize) -> Result<Da
     Ok(Dataset::Labelled { features, labels, width })
 }
 
-/// Trains the job's ready model on one core, by its plan and `manner`, starting from `parameters`. With `held_out`
-/// rows, which must not be in `rows`, a job of the shared model also returns `loss` and `accuracy` of the initial
-/// model.
+/// Trains the job's ready model or graph on one core, by its plan and `manner`, starting from `parameters`. With
+/// `held_out` examples, which must not be in `rows`, a job of the shared model also returns `loss` and, unless the model
+/// predicts numbers, `accuracy` of the initial model.
 ///
 /// # Errors
 /// [`TrainerError::Paused`] if it saved a checkpoint and pauses: the job is issued again. Other errors if the examples
@@ -33,8 +33,7 @@ pub fn train_ready(
     job: &TrainingJob,
     manner: &Manner,
 ) -> Result<Trained, TrainerError> {
-    let nothing = Dataset::Labelled { features: Vec::new(), labels: Vec::new(), width: 1 };
-    let mut trainer = ModelTrainer::new(rows, held_out.unwrap_or(nothing), Device::Cpu);
+    let mut trainer = ModelTrainer::new(rows, held_out.unwrap_or_else(Dataset::none), Device::Cpu);
     // Before training, so that rows that do not fit fail immediately. After a pause it is not repeated in each slice,
     // but runs at the end.
     let is_fresh = !job.checkpoints.has_state();

@@ -36,7 +36,10 @@ pub use self::config::{ConfigError, Sgd};
 pub use self::device::{Device, DeviceChoice, DeviceError};
 pub use self::error::TrainError;
 pub use self::examples::{Column, Examples, TargetColumn};
-pub use self::graph::{Derivative, GraphPredictor, NamedTensor, Tensor, verify_gradients};
+pub use self::graph::{
+    Derivative, GradientCheck, GraphPredictor, NamedTensor, Tensor, Verified, verified, verify_gradients,
+};
+pub use self::graph::{GraphInputs, GraphOutput, graph_gradient, graph_output};
 pub use self::scores::{Inputs, Predictor, Scores, scores};
 
 use self::batches::Batches;

@@ -5,16 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use client_sdk::models::Architecture;
-use client_sdk::train::verify_gradients;
-use graph::{GraphModel, Loss};
+use client_sdk::train::{Derivative, GradientCheck, Verified, verified};
+use graph::Loss;
 use graph_import::{Dropout, Imported, Options, import};
 use learning::{Parameters, checkpoint};
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Cells, Output, Table, bytes, number};
-
-/// Seed of the inputs and directions of the gradient check.
-const SEED: u64 = 1;
 
 /// Arguments of `tributary model import`.
 #[derive(clap::Args)]
@@ -89,28 +86,17 @@ impl Import {
         let Imported { graph, parameters, warnings } =
             import(&bytes, &self.options()).map_err(|error| wrong(&error))?;
         let values: Vec<f32> = parameters.iter().flat_map(|tensor| &tensor.values).copied().collect();
-        if let Some(tensor) = parameters.iter().find(|tensor| tensor.values.iter().any(|value| !value.is_finite())) {
-            return Err(wrong(&format!("the parameter `{}` has a value that is not finite", tensor.name)));
-        }
-        let model = Arc::new(GraphModel::new(graph, loss).map_err(|error| wrong(&error))?);
-        let tensors = gradients(&model, &values).map_err(|why| wrong(&why))?;
+        let found = verified(graph, loss, &values, GradientCheck::Differences).map_err(|why| wrong(&why))?;
+        let Verified { model, json, operations, derivatives, warnings: still } = found;
         let (graph_file, weights) =
             (self.named(self.out.as_ref(), "graph.json"), self.named(self.weights.as_ref(), "safetensors"));
-        let json = graph::encode(model.graph()).map_err(|error| wrong(&error))?;
         write(&graph_file, &json)?;
-        let architecture = Architecture::Graph(Arc::clone(&model));
+        let architecture = Architecture::Graph(model);
         let layout = Arc::new(architecture.layout().map_err(|error| wrong(&error))?);
         let count = values.len() as u64;
         let parameters = Parameters::new(layout, values).map_err(|error| wrong(&error))?;
         write(&weights, &checkpoint::write(&parameters).map_err(|error| wrong(&error))?)?;
-        let mut warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
-        let still = |tensor: &&Trained| tensor.gradient == 0.0;
-        warnings.extend(tensors.iter().filter(still).map(|Trained { name, .. }| {
-            format!("the output does not depend on `{name}`, which will not train; --constant {name} leaves it out of updates")
-        }));
-        let mut operations: Vec<_> = model.graph().nodes.iter().map(|node| node.operation.name()).collect();
-        operations.sort_unstable();
-        operations.dedup();
+        let warnings = warnings.iter().map(ToString::to_string).chain(still).collect();
         let written = Written {
             graph: graph_file,
             weights,
@@ -118,7 +104,7 @@ impl Import {
             parameters: count,
             graph_bytes: json.len() as u64,
             warnings,
-            tensors,
+            tensors: derivatives.into_iter().map(Trained::from).collect(),
         };
         output.answer(&written, || written.report());
         Ok(())
@@ -143,24 +129,10 @@ impl Import {
     }
 }
 
-/// Checks the gradient of each parameter.
-fn gradients(model: &Arc<GraphModel>, values: &[f32]) -> Result<Vec<Trained>, String> {
-    let found = verify_gradients(model, values, SEED)?;
-    for derivative in &found {
-        let name = &derivative.parameter;
-        if !derivative.agrees() {
-            let (computed, difference) = (derivative.computed, derivative.difference);
-            return Err(format!("the gradient of `{name}` is {computed}, and finite differences give {difference}"));
-        }
+impl From<Derivative> for Trained {
+    fn from(Derivative { parameter, shape, computed, difference }: Derivative) -> Self {
+        Self { name: parameter, shape, gradient: computed, difference }
     }
-    let shapes = model.graph().parameters.iter().map(|parameter| parameter.shape.clone());
-    let trained = found.into_iter().zip(shapes).map(|(derivative, shape)| Trained {
-        name: derivative.parameter,
-        shape,
-        gradient: derivative.computed,
-        difference: derivative.difference,
-    });
-    Ok(trained.collect())
 }
 
 impl Written {

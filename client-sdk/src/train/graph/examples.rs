@@ -23,6 +23,12 @@ pub(super) fn point(examples: &Examples<'_>, batch: usize) -> Point {
 
 /// Checks that the examples fit the graph's inputs and its loss.
 pub(in crate::train) fn check(model: &GraphModel, examples: &Examples<'_>) -> Result<(), TrainError> {
+    check_inputs(model, examples)?;
+    check_targets(model, examples)
+}
+
+/// Checks that the examples fit the graph's inputs.
+pub(super) fn check_inputs(model: &GraphModel, examples: &Examples<'_>) -> Result<(), TrainError> {
     if examples.is_empty() {
         return Err(TrainError::NoExamples);
     }
@@ -54,7 +60,7 @@ pub(in crate::train) fn check(model: &GraphModel, examples: &Examples<'_>) -> Re
             return Err(TrainError::Inputs { kind: KIND, what });
         }
     }
-    check_targets(model, examples)
+    Ok(())
 }
 
 fn described(element: Element) -> &'static str {

@@ -34,4 +34,5 @@ pub(super) use self::measures::evaluate;
 pub(super) use self::memory::chunk;
 pub use self::predict::{GraphPredictor, NamedTensor};
 pub use self::tensor::Tensor;
-pub use self::verify::{Derivative, verify_gradients};
+pub use self::verify::{Derivative, GradientCheck, Verified, verified, verify_gradients};
+pub use self::verify::{GraphInputs, GraphOutput, graph_gradient, graph_output};

@@ -70,6 +70,13 @@ fn check(name: &str, onnx: &[u8], told: &str, loss: Loss, options: &Options) {
     }
 }
 
+/// The regression over numbers and a category, with its parameters.
+pub(super) fn table() -> (Arc<GraphModel>, Vec<f32>) {
+    let Imported { graph, parameters, .. } = import(include_bytes!("table.onnx"), &Options::default()).unwrap();
+    let values = parameters.iter().flat_map(|tensor| &tensor.values).copied().collect();
+    (Arc::new(GraphModel::new(graph, Loss::Mse).unwrap()), values)
+}
+
 macro_rules! case {
     ($name:literal, $loss:expr, $options:expr) => {
         check($name, include_bytes!(concat!($name, ".onnx")), include_str!(concat!($name, ".json")), $loss, &$options)

@@ -6,8 +6,8 @@ use graph::{Element, GraphModel, Point};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
-use super::executor::Executor;
-use super::tensor::Tensor;
+use crate::train::graph::executor::Executor;
+use crate::train::graph::tensor::Tensor;
 
 /// Examples that the check computes.
 const EXAMPLES: u32 = 2;
@@ -21,6 +21,8 @@ const STEPS: [f32; 5] = [1e-3, 3e-4, 3e-3, 1e-4, 1e-3];
 pub struct Derivative {
     /// Name of the parameter.
     pub parameter: String,
+    /// Sizes of the parameter; empty for a single number.
+    pub shape: Vec<u32>,
     /// By the gradient.
     pub computed: f64,
     /// By a central difference.
@@ -97,7 +99,8 @@ pub fn verify_gradients(model: &Arc<GraphModel>, parameters: &[f32], seed: u64) 
             let difference = (moved(step)? - moved(-step)?) / f64::from(2.0 * step);
             let pairs = gradient[own.clone()].iter().zip(&direction);
             let computed = pairs.map(|(gradient, direction)| f64::from(*gradient) * f64::from(*direction)).sum();
-            let derivative = Derivative { parameter: parameter.name.clone(), computed, difference };
+            let (parameter, shape) = (parameter.name.clone(), parameter.shape.clone());
+            let derivative = Derivative { parameter, shape, computed, difference };
             let agrees = derivative.agrees();
             last = Some(derivative);
             if agrees {

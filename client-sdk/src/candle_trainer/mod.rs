@@ -69,7 +69,7 @@ impl CandleData for Dataset {
     type Batch = (Tensor, Tensor);
 
     fn count(&self) -> usize {
-        self.examples().count()
+        self.with_examples(|examples| examples.count())
     }
 
     fn batch(&self, chosen: &[usize], device: &candle_core::Device) -> Result<Self::Batch> {
@@ -83,6 +83,9 @@ impl CandleData for Dataset {
                 let inputs = Tensor::from_vec(gather(inputs, chosen, *length)?, shape, device)?;
                 Ok((inputs, Tensor::from_vec(gather(targets, chosen, *length)?, shape, device)?))
             }
+            Self::Tensors { .. } => candle_core::bail!(
+                "a dataset of named inputs is for graphs; for a module of candle, implement `CandleData` for the app's data"
+            ),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use client_sdk::models::Architecture;
 use client_sdk::train::{Derivative, GradientCheck, Verified, verified};
-use graph::Loss;
+use graph::{Graph, Loss, Point, cost, infer};
 use graph_import::{Dropout, Imported, Options, import};
 use learning::{Parameters, checkpoint};
 
@@ -59,8 +59,36 @@ struct Written {
     operations: Vec<&'static str>,
     parameters: u64,
     graph_bytes: u64,
+    /// Cost of a training step with the longest sequences; absent if one example exceeds the limits at that length.
+    step: Option<Step>,
     warnings: Vec<String>,
     tensors: Vec<Trained>,
+}
+
+/// The cost of a training step with the longest sequences.
+#[derive(serde::Serialize)]
+struct Step {
+    /// Length of the sequences; 1 for a graph without.
+    length: u32,
+    /// Multiply-adds of forward and backward pass for each example.
+    multiply_adds: u64,
+    /// Number of examples that `memory` is for.
+    batch: u32,
+    /// Bytes that a device needs at once.
+    memory: u64,
+}
+
+impl Step {
+    /// Number of examples whose memory is shown, if the limits allow it.
+    const BATCH: u32 = 32;
+
+    fn of(graph: &Graph) -> Option<Self> {
+        let length = graph.lengths.map_or(1, |lengths| lengths.most);
+        let at = |batch| Some(cost(graph, &infer(graph, Point { batch, length }).ok()?));
+        let one = at(1)?;
+        let (batch, memory) = at(Self::BATCH).map_or((1, one.memory), |cost| (Self::BATCH, cost.memory));
+        Some(Self { length, multiply_adds: one.multiply_adds, batch, memory })
+    }
 }
 
 /// A parameter with the result of its gradient check.
@@ -91,6 +119,7 @@ impl Import {
         let (graph_file, weights) =
             (self.named(self.out.as_ref(), "graph.json"), self.named(self.weights.as_ref(), "safetensors"));
         write(&graph_file, &json)?;
+        let step = Step::of(model.graph());
         let architecture = Architecture::Graph(model);
         let layout = Arc::new(architecture.layout().map_err(|error| wrong(&error))?);
         let count = values.len() as u64;
@@ -103,6 +132,7 @@ impl Import {
             operations,
             parameters: count,
             graph_bytes: json.len() as u64,
+            step,
             warnings,
             tensors: derivatives.into_iter().map(Trained::from).collect(),
         };
@@ -151,6 +181,11 @@ impl Written {
         let mut lines = vec![table.render(None, "")];
         lines.extend(self.warnings.iter().map(|warning| format!("Warning: {warning}")));
         lines.push(format!("Operations: {}", self.operations.join(", ")));
+        if let Some(Step { length, multiply_adds, batch, memory }) = self.step {
+            let at = if length > 1 { format!(" of {length} positions") } else { String::new() };
+            let (adds, memory) = (number(multiply_adds), bytes(memory));
+            lines.push(format!("Training step: {adds} multiply-adds an example{at}; {memory} for {batch} of them"));
+        }
         lines.push(format!(
             "{}: the graph, {}\n{}: {} parameters",
             self.graph.display(),

@@ -290,8 +290,9 @@ impl Rounds {
         // Not needed before the next round is over.
         let job = pool.start(Moment(u64::MAX), move || {
             let parameters = scaffold::read_model(&file, &layout).map_err(|error| error.to_string())?;
-            let evaluate = |examples| train::evaluate(&architecture, &parameters, examples, &Processor::Cpu);
-            test.with_examples(evaluate).map_err(|error| error.to_string())
+            let found =
+                test.with_examples(|examples| train::evaluate(&architecture, &parameters, examples, &Processor::Cpu));
+            found.map_err(|error| error.to_string())
         });
         self.scoring = Some(Scoring { round, at, bytes: self.carried.0 + self.carried.1, job });
         Ok(())

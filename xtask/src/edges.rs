@@ -53,10 +53,10 @@ pub(crate) const TABLE: &[Allowed] = &[
         never: &["reqwest", "rusqlite", "sqlx", "object_store"],
     },
     Allowed { package: "test-servers", ours: &[], never: &["axum", "reqwest", "rusqlite", "sqlx", "object_store"] },
-    // Itself for tests only, with candle to compare with; `graph-import` for tests only.
+    // Itself for tests only, with candle to compare with.
     Allowed {
         package: "client-sdk",
-        ours: &["client-sdk", "graph", "graph-import", "wire", "recipe", "secure-agg", "learning", "task-spec"],
+        ours: &["client-sdk", "graph", "wire", "recipe", "secure-agg", "learning", "task-spec"],
         never: &["rusqlite", "sqlx", "axum", "reqwest", "openssl", "mimalloc"],
     },
     Allowed {

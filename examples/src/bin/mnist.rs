@@ -50,8 +50,8 @@ async fn main() -> Result<()> {
     for number in 1..=ROUNDS {
         let round = lab.round("digits", number).await?;
         let published = lab.model("digits", number).await?;
-        let evaluate = |examples| train::evaluate(&model, &published, examples, &Device::Cpu);
-        accuracy = held_out.with_examples(evaluate)?.accuracy;
+        let found = held_out.with_examples(|examples| train::evaluate(&model, &published, examples, &Device::Cpu));
+        accuracy = found?.accuracy;
         let loss = round["metrics"]["train_loss"]["value"].as_f64().unwrap_or(f64::NAN);
         say(&format!("round {number}: training loss {loss:.4}, accuracy on held-out digits {:.2} %", 100.0 * accuracy));
     }

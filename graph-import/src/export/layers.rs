@@ -2,6 +2,7 @@
 
 use graph::{
     Convolution, Direction, Pool, PoolKind, Recurrence, RecurrentCell, Reduction, Resampling, ResizeCoordinates, Size,
+    ValueId,
 };
 
 use super::ExportError;
@@ -37,10 +38,23 @@ pub(super) fn transposed(w: &mut Writer<'_>, of: &Convolution, output_padding: &
     w.node_to("ConvTranspose", &names.all(), &names.output, attributes);
 }
 
-pub(super) fn pool(w: &mut Writer<'_>, of: &Pool, names: &Names) {
-    let Pool { by, kernel, strides, pads, ceil } = of;
+/// Whether more windows than whole ones are computed. ONNX's shape inference counts windows that begin in the padding at the
+/// end, which a graph leaves out: `ceil_mode` is written only where it is needed.
+fn rounds_up(w: &Writer<'_>, of: &Pool, [x, y]: [ValueId; 2]) -> bool {
+    let (sizes, found) = (&w.kind(x).shape, &w.kind(y).shape);
+    let is_whole = |axis: usize| {
+        let padded = sizes[axis + 2] + of.pads[axis].0 as usize + of.pads[axis].1 as usize;
+        (padded - of.kernel[axis] as usize) / of.strides[axis] as usize + 1 == found[axis + 2]
+    };
+    of.ceil && (w.longest(x) != w.kind(x) || !(0..of.kernel.len()).all(is_whole))
+}
+
+/// `values`: the input and the result.
+pub(super) fn pool(w: &mut Writer<'_>, of: &Pool, values: [ValueId; 2], names: &Names) {
+    let ceil = rounds_up(w, of, values);
+    let Pool { by, kernel, strides, pads, ceil: _ } = of;
     let mut attributes = vec![numbers("kernel_shape", kernel), numbers("strides", strides), padding(pads)];
-    attributes.push(integer("ceil_mode", i64::from(*ceil)));
+    attributes.push(integer("ceil_mode", i64::from(ceil)));
     let operator = match by {
         PoolKind::Max => "MaxPool",
         PoolKind::Mean => "AveragePool",

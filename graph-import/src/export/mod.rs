@@ -8,7 +8,7 @@ mod writer;
 
 use std::collections::BTreeSet;
 
-use graph::{Constant, Element, Extent, Graph, GraphError, Port, Values, infer};
+use graph::{Element, Extent, Graph, GraphError, Point, Port, infer};
 use prost::Message as _;
 
 use self::writer::Writer;
@@ -54,8 +54,9 @@ pub enum ExportError {
     TooLarge(usize),
 }
 
-/// Writes a graph as an ONNX file (opset 18). Inputs, outputs and parameters keep their names; the batch is the symbolic size
-/// `batch`, the length of sequences is `length`. Dropout is left out: the file is for predictions.
+/// Writes a graph as an ONNX file (opset 18). Inputs, outputs and parameters keep their names. Parameters are initializers, and
+/// constants are nodes. The batch is the symbolic size `batch`, the length of sequences is `length`. Dropout is left out: the
+/// file is for predictions.
 ///
 /// `parameters` has the values of all parameters in the graph's order, each in row-major order. `metadata` becomes the
 /// file's `metadata_props`.
@@ -64,13 +65,14 @@ pub enum ExportError {
 /// [`ExportError`].
 pub fn export(graph: &Graph, parameters: &[f32], metadata: &[(&str, &str)]) -> Result<Vec<u8>, ExportError> {
     graph.check()?;
-    let [point, ..] = graph.sample_points();
+    let (least, most) = graph.lengths.map_or((1, 1), |lengths| (lengths.least, lengths.most));
+    let at = |length| infer(graph, Point { batch: 1, length });
     let outputs = graph.output_ports()?;
-    let mut writer = Writer::new(graph, infer(graph, point)?, names(graph)?);
+    let mut writer = Writer::new(graph, [at(least)?, at(most)?], names(graph)?);
     write_parameters(&mut writer, graph, parameters)?;
     for (position, constant) in graph.constants.iter().enumerate() {
         let name = writer.name(graph.constant(position));
-        write_constant(&mut writer, &name, constant);
+        writer.constant(&name, &constant.shape, &constant.values);
     }
     let mut next = graph.first_result().0;
     for node in &graph.nodes {
@@ -154,14 +156,6 @@ fn write_parameters(writer: &mut Writer<'_>, graph: &Graph, values: &[f32]) -> R
     Ok(())
 }
 
-fn write_constant(writer: &mut Writer<'_>, name: &str, constant: &Constant) {
-    match &constant.values {
-        Values::F32(values) => writer.floats(name, &constant.shape, values),
-        Values::I64(values) => writer.integers(name, &constant.shape, values),
-        Values::Bool(values) => writer.truths(name, &constant.shape, values),
-    }
-}
-
 /// An input or output of the file.
 fn value(port: &Port) -> ValueInfo {
     let size = |extent: &Extent| match extent {
@@ -234,6 +228,16 @@ mod tests {
         graph.outputs.push(Output { name: "echo".into(), value: x });
         let imported = import(&export(&graph, &[0.0; 6], &[]).unwrap(), &Options::default()).unwrap();
         assert_eq!(imported.graph.outputs, graph.outputs);
+    }
+
+    #[test]
+    fn node_names_are_written_once() {
+        let mut graph = graph();
+        graph.nodes.iter_mut().for_each(|node| node.name = "layer".into());
+        let file = export(&graph, &[0.0; 6], &[]).unwrap();
+        let nodes = Model::decode(&file[..]).unwrap().graph.unwrap().nodes;
+        let names: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
+        assert_eq!(names, ["layer", ""]);
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub(super) fn write(w: &mut Writer<'_>, node: &Node, results: Range<u32>) -> Res
         }
         Operation::Conv(of) => w.node_to("Conv", &names.all(), &names.output, layers::convolution(of)),
         Operation::ConvTranspose { of, output_padding } => layers::transposed(w, of, output_padding, &names),
-        Operation::Pool(of) => layers::pool(w, of, &names),
+        Operation::Pool(of) => layers::pool(w, of, [node.inputs[0], first], &names),
         Operation::Reduce { by, axes, keep } => layers::reduce(w, *by, axes, *keep, &names),
         Operation::ArgMax { axis } => {
             let attributes = vec![integer("axis", (*axis).into()), integer("keepdims", 0)];

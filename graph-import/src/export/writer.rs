@@ -1,8 +1,8 @@
 //! Nodes, constants and sizes of a file under construction.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
-use graph::{Element, Graph, Shapes, Size, TensorType, ValueId};
+use graph::{Element, Graph, Shapes, Size, TensorType, ValueId, Values};
 
 use super::ExportError;
 use crate::proto::{self, Attribute, Node, Tensor};
@@ -12,6 +12,8 @@ pub(super) struct Writer<'a> {
     graph: &'a Graph,
     /// Types and ranks of the values; sizes are those of one batch and length.
     shapes: Shapes,
+    /// The same for the longest sequences.
+    longest: Shapes,
     names: Vec<Option<String>>,
     /// The beginning of invented names.
     prefix: String,
@@ -25,11 +27,13 @@ pub(super) struct Writer<'a> {
     sizes: HashMap<Size, String>,
     /// Name of the graph's node that is written.
     place: String,
+    /// Names of nodes, each of which a file has once.
+    places: BTreeSet<String>,
 }
 
 impl<'a> Writer<'a> {
     /// An empty file for values with these types and names.
-    pub(super) fn new(graph: &'a Graph, shapes: Shapes, names: Vec<Option<String>>) -> Self {
+    pub(super) fn new(graph: &'a Graph, [shapes, longest]: [Shapes; 2], names: Vec<Option<String>>) -> Self {
         let mut prefix = "tributary.".to_owned();
         let outputs = graph.outputs.iter().map(|output| &output.name);
         let given: Vec<&String> = names.iter().flatten().chain(outputs).collect();
@@ -39,6 +43,7 @@ impl<'a> Writer<'a> {
         Self {
             graph,
             shapes,
+            longest,
             prefix,
             names,
             invented: 0,
@@ -47,6 +52,7 @@ impl<'a> Writer<'a> {
             vectors: HashMap::new(),
             sizes: HashMap::new(),
             place: String::new(),
+            places: BTreeSet::new(),
         }
     }
 
@@ -69,6 +75,11 @@ impl<'a> Writer<'a> {
     /// Type and rank of a value; its sizes are those of one batch and length.
     pub(super) fn kind(&self, value: ValueId) -> &TensorType {
         self.shapes.get(value)
+    }
+
+    /// The type of a value with the sizes of the longest sequences.
+    pub(super) fn longest(&self, value: ValueId) -> &TensorType {
+        self.longest.get(value)
     }
 
     fn invent(&mut self) -> String {
@@ -96,36 +107,39 @@ impl<'a> Writer<'a> {
         outputs: Vec<String>,
         attributes: Vec<Attribute>,
     ) {
+        let is_new = !self.place.is_empty() && self.places.insert(self.place.clone());
         self.nodes.push(Node {
             inputs: inputs.iter().map(|&name| name.to_owned()).collect(),
             outputs,
-            name: self.place.clone(),
+            name: if is_new { self.place.clone() } else { String::new() },
             operator: operator.to_owned(),
             attributes,
             domain: String::new(),
         });
     }
 
-    /// A constant of floats.
+    /// An initializer of floats.
     pub(super) fn floats(&mut self, name: &str, shape: &[u32], values: &[f32]) {
         let raw = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-        self.constant(name, shape, proto::element::FLOAT, raw);
+        self.initializers.push(tensor(name, shape, proto::element::FLOAT, raw));
     }
 
-    /// A constant of integers.
-    pub(super) fn integers(&mut self, name: &str, shape: &[u32], values: &[i64]) {
+    /// An initializer of integers.
+    fn integers(&mut self, name: &str, shape: &[u32], values: &[i64]) {
         let raw = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-        self.constant(name, shape, proto::element::INT64, raw);
+        self.initializers.push(tensor(name, shape, proto::element::INT64, raw));
     }
 
-    /// A constant of truth values.
-    pub(super) fn truths(&mut self, name: &str, shape: &[u32], values: &[bool]) {
-        self.constant(name, shape, proto::element::BOOL, values.iter().map(|&value| u8::from(value)).collect());
-    }
-
-    fn constant(&mut self, name: &str, shape: &[u32], element: i32, raw: Vec<u8>) {
-        let dims = shape.iter().map(|&size| i64::from(size)).collect();
-        self.initializers.push(Tensor { dims, element, name: name.to_owned(), raw, ..Tensor::default() });
+    /// A constant of the graph, as a node: an import takes initializers of floats as parameters.
+    pub(super) fn constant(&mut self, name: &str, shape: &[u32], values: &Values) {
+        let (element, raw) = match values {
+            Values::F32(values) => (Element::F32, values.iter().flat_map(|value| value.to_le_bytes()).collect()),
+            Values::I64(values) => (Element::I64, values.iter().flat_map(|value| value.to_le_bytes()).collect()),
+            Values::Bool(values) => (Element::Bool, values.iter().map(|&value| u8::from(value)).collect()),
+        };
+        let value = Some(tensor("", shape, super::element_of(element), raw));
+        let value = Attribute { name: "value".to_owned(), tensor: value, kind: 4, ..Attribute::default() };
+        self.node_to("Constant", &[], name, vec![value]);
     }
 
     /// A single float without axes.
@@ -233,6 +247,11 @@ impl<'a> Writer<'a> {
         let (size, axes) = (self.size(size)?, self.vector(&[0]));
         Ok(self.node("Squeeze", &[&size, &axes], vec![]))
     }
+}
+
+fn tensor(name: &str, shape: &[u32], element: i32, raw: Vec<u8>) -> Tensor {
+    let dims = shape.iter().map(|&size| i64::from(size)).collect();
+    Tensor { dims, element, name: name.to_owned(), raw, ..Tensor::default() }
 }
 
 /// The value of a size that depends on nothing.

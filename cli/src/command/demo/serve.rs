@@ -71,7 +71,7 @@ fn curl(url: &str, name: &str, task: &TaskView) -> String {
     let told = task.spec.model.architecture.clone();
     let model: Option<Architecture> = told.and_then(|told| serde_json::from_value(told).ok());
     let inputs = model.as_ref().and_then(|model| signature(model).ok()).map(|signature| signature.inputs);
-    let length = match &model {
+    let length: i64 = match &model {
         Some(Architecture::Graph(model)) => model.graph().lengths.map_or(1, |all| 8.clamp(all.least, all.most)).into(),
         Some(_) | None => 8,
     };

@@ -108,7 +108,8 @@ impl Export {
 /// The model as an ONNX file, which names the digest of the safetensors file.
 fn onnx_of(architecture: &Architecture, parameters: &Parameters, sha256: Digest) -> Outcome<Vec<u8>> {
     if let Architecture::Graph(model) = architecture {
-        let metadata = [("tributary.safetensors_sha256", &*sha256.to_string())];
+        let digest = sha256.to_string();
+        let metadata = [("tributary.safetensors_sha256", digest.as_str())];
         let file = graph_import::export(model.graph(), parameters.values(), &metadata);
         return file.map_err(Failure::because(Exit::Data, "the graph cannot be written as ONNX"));
     }

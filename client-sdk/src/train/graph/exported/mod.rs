@@ -75,7 +75,7 @@ impl Draws {
         let mut units = (0..count).map(|_| self.unit());
         match element {
             Element::F32 => Tensor::F32(units.map(|unit| scale * unit + offset).collect()),
-            Element::I64 => Tensor::I64(units.map(|unit| 2 + (unit * 1.5) as i64).collect()),
+            Element::I64 => Tensor::I64(units.map(|unit| 2 + i64::from(unit > 0.3) - i64::from(unit < -0.3)).collect()),
             Element::Bool => Tensor::Bool(units.by_ref().map(|unit| unit > 0.0).collect()),
         }
     }
@@ -167,7 +167,8 @@ fn predictor(graph: Graph, values: Vec<f32>) -> GraphPredictor {
 /// Inputs of a graph for a batch and a length.
 fn inputs(graph: &Graph, point: Point, draws: &mut Draws, range: [f32; 2]) -> Vec<NamedTensor> {
     let input = |input: &Input| {
-        let shape: Vec<usize> = input.shape.iter().map(|size| size.at(point).unwrap() as usize).collect();
+        let shape: Vec<usize> =
+            input.shape.iter().map(|size| usize::try_from(size.at(point).unwrap()).unwrap()).collect();
         let values = draws.tensor(input.element, shape.iter().product(), range);
         NamedTensor { name: input.name.clone(), shape, values }
     };
@@ -178,7 +179,6 @@ fn inputs(graph: &Graph, point: Point, draws: &mut Draws, range: [f32; 2]) -> Ve
 fn check(name: &str, graph: Graph, values: Vec<f32>, range: [f32; 2]) -> (Vec<u8>, Vec<NamedTensor>, Vec<NamedTensor>) {
     let file = export(&graph, &values, &[]).unwrap_or_else(|error| panic!("{name}: {error}"));
     let options = Options {
-        constants: graph.constants.iter().map(|constant| constant.name.clone()).collect(),
         tied: graph.parameters.iter().map(|parameter| parameter.name.clone()).collect(),
         ..Options::default()
     };

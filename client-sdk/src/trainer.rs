@@ -282,6 +282,31 @@ impl Cancel {
     }
 }
 
+/// What ends a step before it is complete. Learners with long steps look at it within a step.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Interrupt {
+    cancel: Cancel,
+    checkpoints: Checkpoints,
+    /// Whether a pause ends the step, too. False in the first step of a run, so that each run makes progress.
+    may_pause: Arc<AtomicBool>,
+}
+
+impl Interrupt {
+    pub(crate) fn new(cancel: &Cancel, checkpoints: &Checkpoints) -> Self {
+        Self { cancel: cancel.clone(), checkpoints: checkpoints.clone(), may_pause: Arc::default() }
+    }
+
+    /// Whether the step should end now.
+    pub(crate) fn is_due(&self) -> bool {
+        self.cancel.is_cancelled() || (self.may_pause.load(Ordering::Relaxed) && self.checkpoints.should_pause())
+    }
+
+    /// From now on, a pause ends a step.
+    pub(crate) fn allow_pause(&self) {
+        self.may_pause.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Reasons why a result is missing. The coordinator receives only the kind, one of two.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -22,7 +22,7 @@ const MARKERS: [&str; 13] = [
 ];
 
 /// Maximum number of markers per 10,000 words. This number only shrinks.
-const MARKERS_MAX: u64 = 9;
+const MARKERS_MAX: u64 = 6;
 /// Distance below [`MARKERS_MAX`] at which the maximum must be lowered.
 const SLACK: u64 = 5;
 

@@ -8,8 +8,8 @@ use task_spec::Budget;
 use zeroize::Zeroizing;
 
 use crate::clock::Clock;
-use crate::train::{self, Interrupt, Next, Steering, TrainError};
-use crate::trainer::{REACH, Trained, TrainerError, TrainingJob};
+use crate::train::{self, Next, Steering, TrainError};
+use crate::trainer::{Interrupt, REACH, Trained, TrainerError, TrainingJob};
 
 /// Steers a training by the job's budget, cancellation and checkpoints.
 pub(crate) struct InRound<'a> {

@@ -3,7 +3,7 @@
 use super::constraints::Flat;
 use super::error::TrainError;
 use super::examples::Examples;
-use super::steering::Interrupt;
+use crate::trainer::Interrupt;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Score {
@@ -23,6 +23,31 @@ impl Score {
     pub(super) fn mean(&self) -> (f64, f64) {
         let predictions = self.predictions.max(1) as f64;
         (self.loss / predictions, self.correct as f64 / predictions)
+    }
+}
+
+/// Further measures of a graph's predictions; `None` where its loss has no such measure.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Measures {
+    /// Share of predictions with the right class among the five highest scores, 0 to 1; of models with more classes.
+    pub top_5: Option<f64>,
+    /// Area under the receiver operating characteristic, 0 to 1, of a `bce_with_logits` model; `None` without a positive
+    /// or without a negative target.
+    pub auc: Option<f64>,
+    /// Root of the mean squared error, in units of the targets.
+    pub rmse: Option<f64>,
+    /// Mean absolute error, in units of the targets.
+    pub mae: Option<f64>,
+    /// e to the mean loss of a `next_token` model.
+    pub perplexity: Option<f64>,
+}
+
+impl Measures {
+    /// The measures there are, with the names of their metrics.
+    pub fn named(&self) -> impl Iterator<Item = (&'static str, f64)> {
+        let Self { top_5, auc, rmse, mae, perplexity } = *self;
+        let all = [("top_5", top_5), ("auc", auc), ("rmse", rmse), ("mae", mae), ("perplexity", perplexity)];
+        all.into_iter().filter_map(|(name, value)| Some((name, value?)))
     }
 }
 

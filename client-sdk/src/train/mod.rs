@@ -46,8 +46,9 @@ use self::batches::Batches;
 #[cfg(feature = "candle")]
 use self::candle::CandleLearner;
 use self::config::{check as check_plan, narrow, rate};
+pub use self::learner::Measures;
 use self::learner::{Learner, LearnerState, Score, StepResult};
-pub(crate) use self::steering::{Interrupt, Next, Steering};
+pub(crate) use self::steering::{Next, Steering};
 use self::steering::{RunState, While};
 use crate::models::Architecture;
 use crate::trainer::Constraints;
@@ -82,31 +83,6 @@ pub struct Evaluation {
     pub examples: u64,
     /// Measures of a graph.
     pub measures: Measures,
-}
-
-/// Further measures of a graph's predictions; `None` where its loss has no such measure.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Measures {
-    /// Share of predictions with the right class among the five highest scores, 0 to 1; of models with more classes.
-    pub top_5: Option<f64>,
-    /// Area under the receiver operating characteristic, 0 to 1, of a `bce_with_logits` model; `None` without a positive
-    /// or without a negative target.
-    pub auc: Option<f64>,
-    /// Root of the mean squared error, in units of the targets.
-    pub rmse: Option<f64>,
-    /// Mean absolute error, in units of the targets.
-    pub mae: Option<f64>,
-    /// e to the mean loss of a `next_token` model.
-    pub perplexity: Option<f64>,
-}
-
-impl Measures {
-    /// The measures there are, with the names of their metrics.
-    pub fn named(&self) -> impl Iterator<Item = (&'static str, f64)> {
-        let Self { top_5, auc, rmse, mae, perplexity } = *self;
-        let all = [("top_5", top_5), ("auc", auc), ("rmse", rmse), ("mae", mae), ("perplexity", perplexity)];
-        all.into_iter().filter_map(|(name, value)| Some((name, value?)))
-    }
 }
 
 /// Trains `architecture` from `start` on `examples`, on one core or the given GPU.

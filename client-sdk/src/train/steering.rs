@@ -1,14 +1,10 @@
 //! Steering between two steps of a training: it ends early, or leaves its state to resume later with the same bits.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use learning::contribution::fed_nova::Reach;
 use zeroize::Zeroizing;
 
 use super::learner::{LearnerState, Score};
-use crate::checkpoints::Checkpoints;
-use crate::trainer::Cancel;
+use crate::trainer::Interrupt;
 
 /// The action of a training between two steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,31 +33,6 @@ pub(crate) trait Steering {
     /// What ends a step before it is complete; by default nothing.
     fn interrupt(&self) -> Interrupt {
         Interrupt::default()
-    }
-}
-
-/// What ends a step before it is complete. Learners with long steps look at it within a step.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Interrupt {
-    cancel: Cancel,
-    checkpoints: Checkpoints,
-    /// Whether a pause ends the step, too. False in the first step of a run, so that each run makes progress.
-    may_pause: Arc<AtomicBool>,
-}
-
-impl Interrupt {
-    pub(crate) fn new(cancel: &Cancel, checkpoints: &Checkpoints) -> Self {
-        Self { cancel: cancel.clone(), checkpoints: checkpoints.clone(), may_pause: Arc::default() }
-    }
-
-    /// Whether the step should end now.
-    pub(super) fn is_due(&self) -> bool {
-        self.cancel.is_cancelled() || (self.may_pause.load(Ordering::Relaxed) && self.checkpoints.should_pause())
-    }
-
-    /// From now on, a pause ends a step.
-    pub(super) fn allow_pause(&self) {
-        self.may_pause.store(true, Ordering::Relaxed);
     }
 }
 

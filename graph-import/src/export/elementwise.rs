@@ -2,7 +2,7 @@
 
 use graph::{Activation, Arithmetic, Comparison, Element, Logic};
 
-use super::operations::Names;
+use super::names::Names;
 use super::writer::{Writer, element, float, integer};
 
 pub(super) fn activation(w: &mut Writer<'_>, activation: Activation, names: &Names) {

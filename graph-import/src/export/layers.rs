@@ -5,8 +5,8 @@ use graph::{
     ValueId,
 };
 
-use super::ExportError;
-use super::operations::Names;
+use super::error::ExportError;
+use super::names::Names;
 use super::writer::{Writer, float, integer, integers, text};
 use crate::proto::Attribute;
 

@@ -1,58 +1,29 @@
 //! From a graph with its parameters to an ONNX file.
 
 mod elementwise;
+mod error;
 mod layers;
 mod movement;
+mod names;
 mod operations;
 mod writer;
 
 use std::collections::BTreeSet;
 
-use graph::{Element, Extent, Graph, GraphError, Point, Port, infer};
+use graph::{Extent, Graph, Point, Port, infer};
 use prost::Message as _;
 
-use self::writer::Writer;
+pub use self::error::ExportError;
+use self::writer::{Writer, element_of};
 use crate::error::MAX_BYTES;
 use crate::proto::{
-    Dimension, Entry, Graph as OnnxGraph, Model, OperatorSet, Shape, Size, TensorType, ValueInfo, ValueType, element,
+    Dimension, Entry, Graph as OnnxGraph, Model, OperatorSet, Shape, Size, TensorType, ValueInfo, ValueType,
 };
 
 /// Version of the file's form: ONNX Runtime since 1.14 (2023) reads it.
 const IR_VERSION: i64 = 8;
 /// Version of ONNX's operators.
 const OPSET: i64 = 18;
-
-/// Why a graph has no ONNX file.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ExportError {
-    /// The graph breaks a rule or a limit.
-    #[error(transparent)]
-    Graph(#[from] GraphError),
-    /// The number of values of the parameters.
-    #[error("the graph has parameters of {expected} values, and {found} were given")]
-    Parameters {
-        /// What the graph needs.
-        expected: usize,
-        /// What was given.
-        found: usize,
-    },
-    /// Two tensors have a name that is unique in ONNX.
-    #[error(
-        "the {kind} `{name}` has the name of another tensor; in an ONNX file the names of inputs, parameters and outputs differ: rename it at import"
-    )]
-    Name {
-        /// `parameter` or `output`.
-        kind: &'static str,
-        /// The name.
-        name: String,
-    },
-    /// A size depends on the length, and no input shows it.
-    #[error("a size depends on the length, and no input has an axis of that size")]
-    Length,
-    /// The file is larger than a message of Protocol Buffers.
-    #[error("the file would have {0} bytes; at most {max} are allowed", max = MAX_BYTES)]
-    TooLarge(usize),
-}
 
 /// Writes a graph as an ONNX file (opset 18). Inputs, outputs and parameters keep their names. Parameters are initializers, and
 /// constants are nodes. The batch is the symbolic size `batch`, the length of sequences is `length`. Dropout is left out: the
@@ -169,18 +140,9 @@ fn value(port: &Port) -> ValueInfo {
     ValueInfo { name: port.name.clone(), kind: Some(ValueType { tensor: Some(tensor) }) }
 }
 
-/// ONNX's number of a type of elements.
-fn element_of(element: Element) -> i32 {
-    match element {
-        Element::F32 => element::FLOAT,
-        Element::I64 => element::INT64,
-        Element::Bool => element::BOOL,
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use graph::{Activation, Input, Node, Operation, Output, Parameter, Size as GraphSize};
+    use graph::{Activation, Element, Input, Node, Operation, Output, Parameter, Size as GraphSize};
 
     use super::*;
     use crate::{Options, import};

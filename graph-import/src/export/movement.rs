@@ -2,8 +2,8 @@
 
 use graph::{Padding, Size};
 
-use super::ExportError;
-use super::operations::Names;
+use super::error::ExportError;
+use super::names::Names;
 use super::writer::{Writer, fixed, integer, integers, text};
 
 type Result = std::result::Result<(), ExportError>;

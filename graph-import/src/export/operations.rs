@@ -4,26 +4,10 @@ use std::ops::Range;
 
 use graph::{Node, Operation, ValueId};
 
+use super::error::ExportError;
+use super::names::Names;
 use super::writer::{Writer, integer};
-use super::{ExportError, elementwise, layers, movement};
-
-/// Names of a node's inputs and of its first result.
-pub(super) struct Names {
-    pub(super) inputs: Vec<String>,
-    pub(super) output: String,
-}
-
-impl Names {
-    /// The names of all inputs.
-    pub(super) fn all(&self) -> Vec<&str> {
-        self.inputs.iter().map(String::as_str).collect()
-    }
-
-    /// The name of an input; empty, which is an input that is left out, if there is none.
-    pub(super) fn input(&self, position: usize) -> &str {
-        self.inputs.get(position).map_or("", String::as_str)
-    }
-}
+use super::{elementwise, layers, movement};
 
 /// Writes a node whose results have these numbers.
 ///

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use graph::{Element, Graph, Shapes, Size, TensorType, ValueId, Values};
 
-use super::ExportError;
+use super::error::ExportError;
 use crate::proto::{self, Attribute, Node, Tensor};
 
 /// A file under construction.
@@ -137,7 +137,7 @@ impl<'a> Writer<'a> {
             Values::I64(values) => (Element::I64, values.iter().flat_map(|value| value.to_le_bytes()).collect()),
             Values::Bool(values) => (Element::Bool, values.iter().map(|&value| u8::from(value)).collect()),
         };
-        let value = Some(tensor("", shape, super::element_of(element), raw));
+        let value = Some(tensor("", shape, element_of(element), raw));
         let value = Attribute { name: "value".to_owned(), tensor: value, kind: 4, ..Attribute::default() };
         self.node_to("Constant", &[], name, vec![value]);
     }
@@ -282,5 +282,14 @@ pub(super) fn integers(name: &str, values: Vec<i64>) -> Attribute {
 
 /// An attribute of a type of elements, as `Cast` takes it.
 pub(super) fn element(name: &str, element: Element) -> Attribute {
-    integer(name, i64::from(super::element_of(element)))
+    integer(name, i64::from(element_of(element)))
+}
+
+/// ONNX's number of a type of elements.
+pub(super) fn element_of(element: Element) -> i32 {
+    match element {
+        Element::F32 => proto::element::FLOAT,
+        Element::I64 => proto::element::INT64,
+        Element::Bool => proto::element::BOOL,
+    }
 }

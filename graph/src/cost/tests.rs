@@ -1,3 +1,5 @@
+//! Costs against counts by hand, and the limits.
+
 use crate::{
     Convolution, Direction, Element, Graph, GraphError, Input, MAX_MEMORY, MAX_MULTIPLY_ADDS, Node, Operation, Output,
     Parameter, Point, Pool, PoolKind, Recurrence, RecurrentCell, Size, ValueId, cost, infer,

@@ -1,6 +1,5 @@
 //! Graphs that are served: their inputs and outputs, the sizes of an answer, and the computation.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use client_sdk::models::{GraphModel, Loss};
@@ -8,7 +7,7 @@ use client_sdk::train::{GraphPredictor, Tensor, TrainError};
 use graph::{Element, Point, Port, infer};
 use learning::Parameters;
 
-use super::input::Prediction;
+use super::input::{Examples, Prediction, append};
 
 /// Maximum number of numbers in the outputs of an answer (16 MiB of 32-bit floats).
 pub(crate) const ANSWER_MAX: usize = 1 << 22;
@@ -18,73 +17,6 @@ const TOGETHER: usize = 1 << 26;
 const WARM_LENGTH: u32 = 16;
 /// Elements of all values up to which a prepared state stays in memory (64 MiB).
 const KEPT: usize = 1 << 24;
-
-/// Inputs of some examples of one length, in the graph's order.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Examples {
-    /// The elements of each input, one example after the other.
-    pub(crate) tensors: Vec<Tensor>,
-    /// Number of examples.
-    pub(crate) count: usize,
-    /// Length of the sequences; any value for a graph without sequences.
-    pub(crate) length: u32,
-}
-
-impl Examples {
-    /// A range of the examples.
-    pub(crate) fn part(&self, range: Range<usize>) -> Self {
-        let tensors = self.tensors.iter().map(|tensor| part(tensor, self.count, range.clone())).collect();
-        Self { tensors, count: range.len(), length: self.length }
-    }
-
-    /// Appends further examples; returns whether they have the same length, without which nothing changes.
-    pub(crate) fn extend(&mut self, other: &Self) -> bool {
-        if self.length != other.length || self.tensors.len() != other.tensors.len() {
-            return false;
-        }
-        self.tensors.iter_mut().zip(&other.tensors).for_each(|(all, more)| append(all, more));
-        self.count += other.count;
-        true
-    }
-
-    /// Passes its bytes to `update`, for a digest.
-    pub(crate) fn bytes(&self, mut update: impl FnMut(&[u8])) {
-        update(&self.length.to_le_bytes());
-        update(&self.count.to_le_bytes());
-        for tensor in &self.tensors {
-            update(&tensor.len().to_le_bytes());
-            match tensor {
-                Tensor::F32(values) => values.iter().for_each(|value| update(&value.to_le_bytes())),
-                Tensor::I64(values) => values.iter().for_each(|value| update(&value.to_le_bytes())),
-                Tensor::Bool(values) => values.iter().for_each(|value| update(&[u8::from(*value)])),
-            }
-        }
-    }
-}
-
-/// The elements of a range of `count` examples.
-pub(crate) fn part(tensor: &Tensor, count: usize, range: Range<usize>) -> Tensor {
-    fn of<T: Clone>(values: &[T], count: usize, range: Range<usize>) -> Vec<T> {
-        let each = values.len() / count.max(1);
-        values[range.start * each..range.end * each].to_vec()
-    }
-    match tensor {
-        Tensor::F32(values) => Tensor::F32(of(values, count, range)),
-        Tensor::I64(values) => Tensor::I64(of(values, count, range)),
-        Tensor::Bool(values) => Tensor::Bool(of(values, count, range)),
-    }
-}
-
-/// Appends elements of the same type.
-pub(crate) fn append(all: &mut Tensor, more: &Tensor) {
-    match (all, more) {
-        (Tensor::F32(all), Tensor::F32(more)) => all.extend_from_slice(more),
-        (Tensor::I64(all), Tensor::I64(more)) => all.extend_from_slice(more),
-        (Tensor::Bool(all), Tensor::Bool(more)) => all.extend_from_slice(more),
-        // Inputs and outputs of one graph have one type each.
-        (Tensor::F32(_) | Tensor::I64(_) | Tensor::Bool(_), _) => {}
-    }
-}
 
 /// The inputs of a graph, and its served outputs with their positions.
 type Ports = (Vec<Port>, Vec<(usize, Port)>);

@@ -4,8 +4,6 @@ use std::ops::Range;
 
 use client_sdk::train::{Scores, Tensor};
 
-use super::graphs::{self, Examples};
-
 /// Input of a prediction: examples of one kind and width.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Input {
@@ -103,7 +101,7 @@ impl Prediction {
         if self.others.is_empty() {
             self.others = other.others;
         } else {
-            self.others.iter_mut().zip(&other.others).for_each(|(all, more)| graphs::append(all, more));
+            self.others.iter_mut().zip(&other.others).for_each(|(all, more)| append(all, more));
         }
     }
 
@@ -116,7 +114,7 @@ impl Prediction {
         Self {
             scores: self.scores[of(self.scores.len())].to_vec(),
             classes: self.classes[of(self.classes.len())].to_vec(),
-            others: self.others.iter().map(|tensor| graphs::part(tensor, count, range.clone())).collect(),
+            others: self.others.iter().map(|tensor| part(tensor, count, range.clone())).collect(),
         }
     }
 
@@ -145,6 +143,73 @@ impl Prediction {
 pub(crate) fn joined<'a>(mut inputs: impl Iterator<Item = &'a Input>) -> Option<Input> {
     let mut all = inputs.next()?.clone();
     inputs.all(|input| all.extend(input)).then_some(all)
+}
+
+/// Inputs of some examples of one length, in the graph's order.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Examples {
+    /// The elements of each input, one example after the other.
+    pub(crate) tensors: Vec<Tensor>,
+    /// Number of examples.
+    pub(crate) count: usize,
+    /// Length of the sequences; any value for a graph without sequences.
+    pub(crate) length: u32,
+}
+
+impl Examples {
+    /// A range of the examples.
+    pub(crate) fn part(&self, range: Range<usize>) -> Self {
+        let tensors = self.tensors.iter().map(|tensor| part(tensor, self.count, range.clone())).collect();
+        Self { tensors, count: range.len(), length: self.length }
+    }
+
+    /// Appends further examples; returns whether they have the same length, without which nothing changes.
+    pub(crate) fn extend(&mut self, other: &Self) -> bool {
+        if self.length != other.length || self.tensors.len() != other.tensors.len() {
+            return false;
+        }
+        self.tensors.iter_mut().zip(&other.tensors).for_each(|(all, more)| append(all, more));
+        self.count += other.count;
+        true
+    }
+
+    /// Passes its bytes to `update`, for a digest.
+    pub(crate) fn bytes(&self, mut update: impl FnMut(&[u8])) {
+        update(&self.length.to_le_bytes());
+        update(&self.count.to_le_bytes());
+        for tensor in &self.tensors {
+            update(&tensor.len().to_le_bytes());
+            match tensor {
+                Tensor::F32(values) => values.iter().for_each(|value| update(&value.to_le_bytes())),
+                Tensor::I64(values) => values.iter().for_each(|value| update(&value.to_le_bytes())),
+                Tensor::Bool(values) => values.iter().for_each(|value| update(&[u8::from(*value)])),
+            }
+        }
+    }
+}
+
+/// The elements of a range of `count` examples.
+pub(super) fn part(tensor: &Tensor, count: usize, range: Range<usize>) -> Tensor {
+    fn of<T: Clone>(values: &[T], count: usize, range: Range<usize>) -> Vec<T> {
+        let each = values.len() / count.max(1);
+        values[range.start * each..range.end * each].to_vec()
+    }
+    match tensor {
+        Tensor::F32(values) => Tensor::F32(of(values, count, range)),
+        Tensor::I64(values) => Tensor::I64(of(values, count, range)),
+        Tensor::Bool(values) => Tensor::Bool(of(values, count, range)),
+    }
+}
+
+/// Appends elements of the same type.
+pub(super) fn append(all: &mut Tensor, more: &Tensor) {
+    match (all, more) {
+        (Tensor::F32(all), Tensor::F32(more)) => all.extend_from_slice(more),
+        (Tensor::I64(all), Tensor::I64(more)) => all.extend_from_slice(more),
+        (Tensor::Bool(all), Tensor::Bool(more)) => all.extend_from_slice(more),
+        // Inputs and outputs of one graph have one type each.
+        (Tensor::F32(_) | Tensor::I64(_) | Tensor::Bool(_), _) => {}
+    }
 }
 
 #[cfg(test)]

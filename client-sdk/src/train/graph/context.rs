@@ -3,11 +3,20 @@
 use graph::Point;
 use pulp::Arch;
 
-use super::ops::Frames;
-use super::product::Scratch;
+use super::kernels::product::Scratch;
 
 /// The end of an operation: what is wrong with the values that it got.
 pub(super) type Step = Result<(), String>;
+
+/// Memory of a convolution in place, reused.
+#[derive(Default)]
+pub(super) struct Frames {
+    pub(super) image: Vec<f32>,
+    pub(super) delta: Vec<f32>,
+    pub(super) weights: Vec<f32>,
+    pub(super) result: Vec<f32>,
+    pub(super) sum: Vec<f32>,
+}
 
 /// What all operations share.
 pub(super) struct Context {

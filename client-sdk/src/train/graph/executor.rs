@@ -11,7 +11,7 @@ use graph::{Element, Graph, GraphError, GraphModel, Node, Operation, Point, Shap
 use super::context::{Context, Gradients};
 use super::ops::{self, Done};
 use super::tensor::{Operand, Tensor};
-use crate::train::steering::Interrupt;
+use crate::trainer::Interrupt;
 
 /// Why a graph was not computed on these inputs.
 #[derive(Debug, thiserror::Error)]

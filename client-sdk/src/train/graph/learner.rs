@@ -14,7 +14,7 @@ use crate::train::cpu::passes::{Passes, gradient, step};
 use crate::train::error::TrainError;
 use crate::train::examples::Examples;
 use crate::train::learner::{Learner, LearnerState, Score, StepResult};
-use crate::train::steering::Interrupt;
+use crate::trainer::Interrupt;
 
 /// A graph in training or evaluation.
 pub(in crate::train) struct GraphLearner {

@@ -2,7 +2,7 @@
 
 use graph::Loss;
 
-use crate::train::graph::math::{exp, sigmoid, softplus};
+use crate::train::graph::kernels::math::{exp, sigmoid, softplus};
 use crate::train::learner::Score;
 
 /// The targets of a batch.

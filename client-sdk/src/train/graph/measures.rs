@@ -4,10 +4,9 @@ use graph::{GraphModel, Loss};
 
 use super::examples::ChosenTargets;
 use super::loss::{self, Targets};
-use crate::train::Measures;
 use crate::train::error::TrainError;
 use crate::train::examples::Examples;
-use crate::train::learner::{Learner, Score};
+use crate::train::learner::{Learner, Measures, Score};
 
 /// Number of classes above which the five highest scores are a measure.
 const TOP: usize = 5;

@@ -6,18 +6,15 @@
 mod context;
 mod examples;
 mod executor;
+mod kernels;
 mod learner;
 mod loss;
-mod math;
 mod measures;
 mod memory;
 mod ops;
-mod packing;
 mod predict;
-mod product;
 mod tensor;
 mod verify;
-mod walk;
 
 #[cfg(test)]
 mod exported;

@@ -8,8 +8,8 @@ use serde::Deserialize;
 
 use super::flat::Flat;
 use super::signatures::{Datatype, INPUT, Signature, TensorMetadata};
-use crate::server::graphs::{ANSWER_MAX, Examples, Served};
-use crate::server::input::Input;
+use crate::server::graphs::{ANSWER_MAX, Served};
+use crate::server::input::{Examples, Input};
 
 /// Maximum length of a text, because memory grows with it.
 pub(crate) const TEXT_MAX: usize = 4096;

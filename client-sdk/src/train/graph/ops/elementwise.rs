@@ -4,9 +4,9 @@ use graph::{Activation, Arithmetic, Comparison, Logic};
 use pulp::Arch;
 
 use crate::train::graph::context::{Gradients, Step, vectorized};
-use crate::train::graph::math::{erf, exp, sigmoid, softplus, tanh};
+use crate::train::graph::kernels::math::{erf, exp, sigmoid, softplus, tanh};
+use crate::train::graph::kernels::walk::{Walk, dense, moved, repeated};
 use crate::train::graph::tensor::{Operand, Tensor};
-use crate::train::graph::walk::{Walk, dense, moved, repeated};
 
 /// `sqrt(2 / pi)`.
 const ROOT: f32 = 0.797_884_6;

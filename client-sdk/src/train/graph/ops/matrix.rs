@@ -1,10 +1,10 @@
 //! Products of matrices.
 
 use crate::train::graph::context::{Context, Gradients};
-use crate::train::graph::packing::Matrix;
-use crate::train::graph::product::{Into, product};
+use crate::train::graph::kernels::packing::Matrix;
+use crate::train::graph::kernels::product::{Into, product};
+use crate::train::graph::kernels::walk::{Walk, add_back, copy, dense, repeated};
 use crate::train::graph::tensor::Operand;
-use crate::train::graph::walk::{Walk, add_back, copy, dense, repeated};
 
 /// How a batched product is taken apart.
 struct Batched {

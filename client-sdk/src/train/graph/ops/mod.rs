@@ -1,9 +1,7 @@
 //! The operations of a graph, forward and backward.
 
 mod convolution;
-mod direct;
 mod elementwise;
-mod frames;
 mod matrix;
 mod normalize;
 mod pool;
@@ -12,11 +10,9 @@ mod reduce;
 mod resize;
 mod select;
 mod shape;
-mod windows;
 
 use graph::Operation;
 
-pub(super) use self::direct::Frames;
 use self::matrix::Gemm;
 use self::normalize::Blocks;
 use super::context::{Context, Gradients, Step};

@@ -3,9 +3,9 @@
 use graph::{Direction, Recurrence, RecurrentCell};
 
 use crate::train::graph::context::{Context, Gradients, vectorized};
-use crate::train::graph::math::{sigmoid, tanh};
-use crate::train::graph::packing::Matrix;
-use crate::train::graph::product::{Into, product};
+use crate::train::graph::kernels::math::{sigmoid, tanh};
+use crate::train::graph::kernels::packing::Matrix;
+use crate::train::graph::kernels::product::{Into, product};
 use crate::train::graph::tensor::{Operand, Tensor};
 
 /// Sizes of a recurrence.

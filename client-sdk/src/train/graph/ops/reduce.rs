@@ -2,8 +2,8 @@
 
 use graph::Reduction;
 
-use crate::train::graph::math::exp;
-use crate::train::graph::walk::{Walk, add_back, copy, dense};
+use crate::train::graph::kernels::math::exp;
+use crate::train::graph::kernels::walk::{Walk, add_back, copy, dense};
 
 /// Elements before an axis, along it, and after it.
 pub(super) fn split(shape: &[usize], axis: usize) -> [usize; 3] {

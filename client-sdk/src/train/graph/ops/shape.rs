@@ -2,8 +2,8 @@
 
 use graph::{Padding, Point, Size, slice_positions};
 
+use crate::train::graph::kernels::walk::{Walk, add_back, copy, dense, repeated};
 use crate::train::graph::tensor::{Operand, Tensor};
-use crate::train::graph::walk::{Walk, add_back, copy, dense, repeated};
 
 /// Copies elements between tensors of the same type.
 pub(super) fn copy_any(walk: &Walk<2>, to: &mut Tensor, from: &Tensor) {

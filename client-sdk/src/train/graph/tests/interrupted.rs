@@ -13,7 +13,7 @@ use crate::models::{Architecture, Mlp};
 use crate::train::Device;
 use crate::train::graph::executor::{ExecutionError, Executor};
 use crate::train::graph::tensor::Tensor;
-use crate::train::steering::Interrupt;
+use crate::trainer::Interrupt;
 use crate::trainer::{Cancel, Trained, Trainer, TrainerError, TrainingJob};
 
 fn mlp() -> Architecture {

@@ -1,7 +1,7 @@
 //! Several tensors visited together, axis by axis: broadcasting, transposition, slices and reductions.
 
 /// Distance between neighbours along each axis of a dense tensor.
-pub(super) fn dense(shape: &[usize]) -> Vec<isize> {
+pub(in crate::train::graph) fn dense(shape: &[usize]) -> Vec<isize> {
     let mut steps = vec![0; shape.len()];
     let mut step = 1;
     for (axis, &size) in shape.iter().enumerate().rev() {
@@ -12,14 +12,14 @@ pub(super) fn dense(shape: &[usize]) -> Vec<isize> {
 }
 
 /// The same for a tensor that is repeated to a shape of higher rank or larger sizes: 0 along repeated axes.
-pub(super) fn repeated(shape: &[usize], to: &[usize]) -> Vec<isize> {
+pub(in crate::train::graph) fn repeated(shape: &[usize], to: &[usize]) -> Vec<isize> {
     let added = to.len() - shape.len();
     let own = dense(shape);
     (0..to.len()).map(|axis| if axis < added || shape[axis - added] == 1 { 0 } else { own[axis - added] }).collect()
 }
 
 /// The axes along which `N` tensors are visited together.
-pub(super) struct Walk<const N: usize> {
+pub(in crate::train::graph) struct Walk<const N: usize> {
     sizes: Vec<usize>,
     /// For each axis and tensor, the distance between neighbours.
     steps: Vec<[isize; N]>,
@@ -28,7 +28,7 @@ pub(super) struct Walk<const N: usize> {
 
 impl<const N: usize> Walk<N> {
     /// Axes of these sizes, outermost first. Axes that lie behind each other in every tensor are joined.
-    pub(super) fn new(sizes: &[usize], steps: [&[isize]; N]) -> Self {
+    pub(in crate::train::graph) fn new(sizes: &[usize], steps: [&[isize]; N]) -> Self {
         let mut walk = Self { sizes: Vec::new(), steps: Vec::new(), start: [0; N] };
         for (axis, &size) in sizes.iter().enumerate().filter(|(_, size)| **size != 1) {
             let own: [isize; N] = std::array::from_fn(|tensor| steps[tensor][axis]);
@@ -52,18 +52,18 @@ impl<const N: usize> Walk<N> {
     }
 
     /// The same, from another position of a tensor.
-    pub(super) fn from(mut self, tensor: usize, start: usize) -> Self {
+    pub(in crate::train::graph) fn from(mut self, tensor: usize, start: usize) -> Self {
         self.start[tensor] = start;
         self
     }
 
     /// Distances between neighbours within a run.
-    pub(super) fn inner(&self) -> [isize; N] {
+    pub(in crate::train::graph) fn inner(&self) -> [isize; N] {
         self.steps.last().copied().unwrap_or([0; N])
     }
 
     /// Calls `visit` with the positions at which each run along the innermost axis begins, and the run's length.
-    pub(super) fn runs(&self, mut visit: impl FnMut([usize; N], usize)) {
+    pub(in crate::train::graph) fn runs(&self, mut visit: impl FnMut([usize; N], usize)) {
         let Some((&length, outer)) = self.sizes.split_last() else { return };
         let mut at = self.start.map(usize::cast_signed);
         let mut index = [0_usize; graph::MAX_RANK];
@@ -89,12 +89,12 @@ impl<const N: usize> Walk<N> {
 }
 
 /// The position `step` further, `count` times.
-pub(super) fn moved(from: usize, step: isize, count: usize) -> usize {
+pub(in crate::train::graph) fn moved(from: usize, step: isize, count: usize) -> usize {
     from.wrapping_add_signed(step.wrapping_mul(count.cast_signed()))
 }
 
 /// Copies the elements of `from` (tensor 1) to `to` (tensor 0).
-pub(super) fn copy<T: Copy>(walk: &Walk<2>, to: &mut [T], from: &[T]) {
+pub(in crate::train::graph) fn copy<T: Copy>(walk: &Walk<2>, to: &mut [T], from: &[T]) {
     let [to_step, from_step] = walk.inner();
     walk.runs(|[target, source], length| match (to_step, from_step) {
         // A call costs more than a short copy.
@@ -113,7 +113,7 @@ pub(super) fn copy<T: Copy>(walk: &Walk<2>, to: &mut [T], from: &[T]) {
 }
 
 /// Adds the elements of tensor 0 to those of tensor 1, the reverse of [`copy`]: repeated elements are summed.
-pub(super) fn add_back(walk: &Walk<2>, from: &[f32], to: &mut [f32]) {
+pub(in crate::train::graph) fn add_back(walk: &Walk<2>, from: &[f32], to: &mut [f32]) {
     let [from_step, to_step] = walk.inner();
     walk.runs(|[source, target], length| match (from_step, to_step) {
         (1, 1) => {

@@ -5,8 +5,8 @@ use graph::Convolution;
 use crate::train::cpu::dense::panel_width;
 use crate::train::cpu::gemm::{RowProduct, Rows};
 use crate::train::graph::context::{Context, vectorized};
-use crate::train::graph::packing::{Matrix, aligned, pack_panel};
-use crate::train::graph::product::{Into, Left, Scratch};
+use crate::train::graph::kernels::packing::{Matrix, aligned, pack_panel};
+use crate::train::graph::kernels::product::{Into, Left, Scratch};
 
 /// Sizes along the two spatial axes. One spatial axis is a height of 1.
 #[derive(Clone, Copy, Debug)]

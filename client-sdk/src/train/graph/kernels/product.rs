@@ -8,7 +8,7 @@ use crate::train::cpu::gemm::{OuterProduct, RowProduct, Rows};
 
 /// What to do with the elements of the result.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Into {
+pub(in crate::train::graph) enum Into {
     /// Overwrite them.
     Replace,
     /// Add to them.
@@ -17,12 +17,12 @@ pub(super) enum Into {
 
 /// Memory of products, reused.
 #[derive(Default)]
-pub(super) struct Scratch {
+pub(in crate::train::graph) struct Scratch {
     left: Vec<f32>,
-    pub(super) panel: Vec<f32>,
-    pub(super) result: Vec<f32>,
+    pub(in crate::train::graph) panel: Vec<f32>,
+    pub(in crate::train::graph) result: Vec<f32>,
     /// A sum over several products.
-    pub(super) sum: Vec<f32>,
+    pub(in crate::train::graph) sum: Vec<f32>,
     packed: Packed,
 }
 
@@ -38,7 +38,14 @@ struct Packed {
 const DEPTH: usize = 256;
 
 /// `c (+)= a b`, with a dense `c`.
-pub(super) fn product(arch: Arch, scratch: &mut Scratch, a: Matrix<'_>, b: Matrix<'_>, into: Into, c: &mut [f32]) {
+pub(in crate::train::graph) fn product(
+    arch: Arch,
+    scratch: &mut Scratch,
+    a: Matrix<'_>,
+    b: Matrix<'_>,
+    into: Into,
+    c: &mut [f32],
+) {
     debug_assert_eq!((a.columns, c.len()), (b.rows, a.rows * b.columns));
     if a.column_step != 1 && a.row_step == 1 && b.column_step == 1 {
         return outer(arch, scratch, a, b, into, c);
@@ -117,7 +124,7 @@ fn mirrored(arch: Arch, scratch: &mut Scratch, a: Matrix<'_>, b: Matrix<'_>, int
 
 impl Scratch {
     /// Packs the right operand of the next [`Self::times`].
-    pub(super) fn pack(&mut self, b: Matrix<'_>) {
+    pub(in crate::train::graph) fn pack(&mut self, b: Matrix<'_>) {
         let width = panel_width(b.columns);
         let panels = aligned(&mut self.packed.panels, b.rows * b.columns.next_multiple_of(width));
         for (index, panel) in panels.chunks_exact_mut(b.rows * width).enumerate() {
@@ -127,7 +134,7 @@ impl Scratch {
     }
 
     /// The product with the packed operand; the columns of `a` are adjacent.
-    pub(super) fn times(&mut self, arch: Arch, a: Matrix<'_>, into: Into, c: &mut [f32]) {
+    pub(in crate::train::graph) fn times(&mut self, arch: Arch, a: Matrix<'_>, into: Into, c: &mut [f32]) {
         let mut packed = std::mem::take(&mut self.packed);
         let (rows, columns) = (packed.rows, packed.columns);
         let panels = aligned(&mut packed.panels, rows * columns.next_multiple_of(panel_width(columns)));
@@ -137,7 +144,7 @@ impl Scratch {
     }
 
     /// The product of rows with panels that have so many columns together.
-    pub(super) fn on_panels(
+    pub(in crate::train::graph) fn on_panels(
         &mut self,
         arch: Arch,
         left: Left<'_>,
@@ -157,16 +164,16 @@ impl Scratch {
 
 /// Rows of adjacent numbers.
 #[derive(Clone, Copy)]
-pub(super) struct Left<'a> {
-    pub(super) values: &'a [f32],
-    pub(super) step: usize,
-    pub(super) rows: usize,
-    pub(super) length: usize,
+pub(in crate::train::graph) struct Left<'a> {
+    pub(in crate::train::graph) values: &'a [f32],
+    pub(in crate::train::graph) step: usize,
+    pub(in crate::train::graph) rows: usize,
+    pub(in crate::train::graph) length: usize,
 }
 
 impl<'a> Left<'a> {
     /// The rows of a matrix, packed if they are not adjacent.
-    pub(super) fn of(matrix: Matrix<'a>, packed: &'a mut Vec<f32>) -> Self {
+    pub(in crate::train::graph) fn of(matrix: Matrix<'a>, packed: &'a mut Vec<f32>) -> Self {
         let (rows, length) = (matrix.rows, matrix.columns);
         if matrix.column_step == 1 {
             Self { values: matrix.values, step: matrix.row_step, rows, length }
@@ -176,7 +183,7 @@ impl<'a> Left<'a> {
     }
 
     /// The product with a panel of `width` columns, all of which `c` gets, with rows at a distance of `c_step`.
-    pub(super) fn times(self, arch: Arch, panel: &[f32], width: usize, c: &mut [f32], c_step: usize) {
+    pub(in crate::train::graph) fn times(self, arch: Arch, panel: &[f32], width: usize, c: &mut [f32], c_step: usize) {
         let Left { values: a, step, rows: m, length } = self;
         let rows = Rows::even(step);
         RowProduct { a, rows, segments: 1, segment_step: 0, length, b: panel, width, c, c_step, m }.run(arch);
@@ -184,18 +191,18 @@ impl<'a> Left<'a> {
 }
 
 /// Columns of a result from `first` on.
-pub(super) struct Target<'a> {
-    pub(super) c: &'a mut [f32],
-    pub(super) first: usize,
-    pub(super) columns: usize,
+pub(in crate::train::graph) struct Target<'a> {
+    pub(in crate::train::graph) c: &'a mut [f32],
+    pub(in crate::train::graph) first: usize,
+    pub(in crate::train::graph) columns: usize,
     /// Distance between rows.
-    pub(super) step: usize,
-    pub(super) into: Into,
+    pub(in crate::train::graph) step: usize,
+    pub(in crate::train::graph) into: Into,
 }
 
 impl Target<'_> {
     /// Takes the used columns of a panel of results.
-    pub(super) fn take(self, part: &[f32], width: usize) {
+    pub(in crate::train::graph) fn take(self, part: &[f32], width: usize) {
         for (row, part) in part.chunks_exact(width).enumerate() {
             let c = &mut self.c[row * self.step + self.first..][..self.columns];
             match self.into {
@@ -214,7 +221,7 @@ impl Target<'_> {
 }
 
 /// The product of rows with a panel of `width` columns, of which the target's are used.
-pub(super) fn on_panel(
+pub(in crate::train::graph) fn on_panel(
     arch: Arch,
     left: Left<'_>,
     panel: &[f32],

@@ -1,10 +1,10 @@
 //! Functions of one number in arithmetic that compiles to vector instructions.
 
-pub(super) use crate::train::cpu::gates::{exp, sigmoid, tanh};
+pub(in crate::train::graph) use crate::train::cpu::gates::{exp, sigmoid, tanh};
 
 /// The error function to a few units in the last place: the rational approximation of Eigen's `erf`.
 #[inline(always)]
-pub(super) fn erf(x: f32) -> f32 {
+pub(in crate::train::graph) fn erf(x: f32) -> f32 {
     let x = x.clamp(-4.0, 4.0);
     let square = x * x;
     let mut p = -2.726_142_3e-10_f32;
@@ -20,7 +20,7 @@ pub(super) fn erf(x: f32) -> f32 {
 
 /// `ln(1 + e^x)` without overflow.
 #[inline(always)]
-pub(super) fn softplus(x: f32) -> f32 {
+pub(in crate::train::graph) fn softplus(x: f32) -> f32 {
     x.max(0.0) + (-x.abs()).exp().ln_1p()
 }
 

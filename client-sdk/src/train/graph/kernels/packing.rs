@@ -2,24 +2,24 @@
 
 /// A matrix within a slice.
 #[derive(Clone, Copy)]
-pub(super) struct Matrix<'a> {
-    pub(super) values: &'a [f32],
-    pub(super) rows: usize,
-    pub(super) columns: usize,
+pub(in crate::train::graph) struct Matrix<'a> {
+    pub(in crate::train::graph) values: &'a [f32],
+    pub(in crate::train::graph) rows: usize,
+    pub(in crate::train::graph) columns: usize,
     /// Distance between rows.
-    pub(super) row_step: usize,
+    pub(in crate::train::graph) row_step: usize,
     /// Distance between columns.
-    pub(super) column_step: usize,
+    pub(in crate::train::graph) column_step: usize,
 }
 
 impl<'a> Matrix<'a> {
     /// A dense matrix, row after row.
-    pub(super) fn dense(values: &'a [f32], rows: usize, columns: usize) -> Self {
+    pub(in crate::train::graph) fn dense(values: &'a [f32], rows: usize, columns: usize) -> Self {
         Self { values, rows, columns, row_step: columns, column_step: 1 }
     }
 
     /// Rows and columns exchanged.
-    pub(super) fn transposed(self) -> Self {
+    pub(in crate::train::graph) fn transposed(self) -> Self {
         Self {
             rows: self.columns,
             columns: self.rows,
@@ -31,10 +31,10 @@ impl<'a> Matrix<'a> {
 }
 
 /// Numbers in a cache line.
-pub(super) const LINE: usize = 16;
+pub(in crate::train::graph) const LINE: usize = 16;
 
 /// Room for `length` numbers from the start of a cache line on. What it holds is arbitrary.
-pub(super) fn aligned(memory: &mut Vec<f32>, length: usize) -> &mut [f32] {
+pub(in crate::train::graph) fn aligned(memory: &mut Vec<f32>, length: usize) -> &mut [f32] {
     if memory.len() < length + LINE {
         memory.resize(length + LINE, 0.0);
     }
@@ -43,7 +43,7 @@ pub(super) fn aligned(memory: &mut Vec<f32>, length: usize) -> &mut [f32] {
 }
 
 /// The matrix with adjacent columns.
-pub(super) fn pack_rows<'a>(matrix: Matrix<'_>, packed: &'a mut Vec<f32>) -> &'a [f32] {
+pub(in crate::train::graph) fn pack_rows<'a>(matrix: Matrix<'_>, packed: &'a mut Vec<f32>) -> &'a [f32] {
     let Matrix { values, rows, columns, row_step, column_step } = matrix;
     let size = rows * columns;
     packed.resize(size.max(packed.len()), 0.0);
@@ -60,7 +60,7 @@ pub(super) fn pack_rows<'a>(matrix: Matrix<'_>, packed: &'a mut Vec<f32>) -> &'a
 }
 
 /// `width` columns from `first` on, row after row, with zeros after the last column.
-pub(super) fn pack_panel(matrix: Matrix<'_>, first: usize, width: usize, panel: &mut [f32]) {
+pub(in crate::train::graph) fn pack_panel(matrix: Matrix<'_>, first: usize, width: usize, panel: &mut [f32]) {
     let Matrix { values, rows, columns, row_step, column_step } = matrix;
     let used = width.min(columns - first);
     if used < width {

@@ -1,12 +1,16 @@
 //! Convolutions as products with the windows of an image, one image and group at a time.
 
+mod direct;
+mod frames;
+mod windows;
+
 use graph::Convolution;
 
-use super::direct::Direct;
-use super::windows::Windows;
+use self::direct::Direct;
+use self::windows::Windows;
 use crate::train::graph::context::{Context, Gradients, vectorized};
-use crate::train::graph::packing::Matrix;
-use crate::train::graph::product::{Into, Left};
+use crate::train::graph::kernels::packing::Matrix;
+use crate::train::graph::kernels::product::{Into, Left};
 use crate::train::graph::tensor::Operand;
 
 /// The parts of a convolution's tensors for one image and group.

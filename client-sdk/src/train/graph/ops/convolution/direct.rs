@@ -7,21 +7,11 @@ use super::frames::{Frame, to_planes};
 use super::windows::{Sizes, Windows};
 use crate::train::cpu::dense::panel_width;
 use crate::train::cpu::gemm::{OuterProduct, RowProduct, Rows};
-use crate::train::graph::context::{Context, vectorized};
-use crate::train::graph::packing::aligned;
+use crate::train::graph::context::{Context, Frames, vectorized};
+use crate::train::graph::kernels::packing::aligned;
 
 /// Fewest channels on the side of a product's columns. Panels have 16 columns, so fewer waste most of the work.
 const FEWEST: usize = 8;
-
-/// Memory of a convolution, reused.
-#[derive(Default)]
-pub(in crate::train::graph) struct Frames {
-    image: Vec<f32>,
-    delta: Vec<f32>,
-    weights: Vec<f32>,
-    result: Vec<f32>,
-    sum: Vec<f32>,
-}
 
 /// A convolution of one group that is computed in place.
 #[derive(Clone, Copy)]

@@ -1,0 +1,6 @@
+//! Functions, products and walks over elements that operations are made of.
+
+pub(super) mod math;
+pub(super) mod packing;
+pub(super) mod product;
+pub(super) mod walk;

@@ -103,10 +103,13 @@ fn arithmetic() -> Vec<Case> {
         let of_floats = case(format!("{by:?}_f32"), operation.clone(), vec![floats(&[4, 3]), floats(&[1, 3])]);
         // A power of a negative number is none, and a quotient of small numbers is large.
         cases.push(Case { offset: 1.5, ..of_floats });
-        cases.push(case(format!("{by:?}_i64"), operation.clone(), vec![integers(&[4, 3]), integers(&[4, 1])]));
-        let minus = Given::Constant(vec![3], Values::I64(vec![-2, 3, -1]));
+        let constant = |values: [i64; 3]| Given::Constant(vec![3], Values::I64(values.to_vec()));
+        // The exponent of integers is a constant from 0 on.
+        let other = if by == Arithmetic::Pow { constant([2, 0, 3]) } else { integers(&[4, 1]) };
+        cases.push(case(format!("{by:?}_i64"), operation.clone(), vec![integers(&[4, 3]), other]));
         if by != Arithmetic::Pow {
-            cases.push(case(format!("{by:?}_i64_negative"), operation, vec![integers(&[4, 3]), minus]));
+            let negative = vec![integers(&[4, 3]), constant([-2, 3, -1])];
+            cases.push(case(format!("{by:?}_i64_negative"), operation, negative));
         }
     }
     let negative = Given::Constant(vec![3], Values::F32(vec![-0.7, 0.4, -1.9]));

@@ -252,6 +252,11 @@ pub(super) fn says_absent(error: &object_store::Error) -> bool {
     matches!(error, object_store::Error::NotFound { .. }) && told(error).contains("NoSuchKey")
 }
 
+/// Whether the connection closed before the request was sent. object_store repeats other failures of connections.
+pub(super) fn is_unsent(error: &object_store::Error) -> bool {
+    told(error).contains("connection was not ready")
+}
+
 pub(super) fn other_bytes(digest: Digest) -> StoreError {
     StoreError::corrupt(format!("the object of blob {digest} holds other bytes"))
 }

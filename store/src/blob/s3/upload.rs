@@ -8,12 +8,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use federation::id::Digest;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use object_store::ObjectStoreExt as _;
 use object_store::multipart::{MultipartStore as _, PartId};
 use object_store::path::Path;
+use object_store::{ObjectStoreExt as _, PutPayload};
 use tokio::sync::Semaphore;
 
-use super::bucket::{Bucket, PIECE};
+use super::bucket::{Bucket, PIECE, is_unsent};
 use crate::error::{Result, StoreError};
 
 /// Parts of one blob that are sent at once.
@@ -96,7 +96,13 @@ async fn send_parts(bucket: &Bucket, key: &Path, id: &String, source: &Source) -
         .map(|(index, start)| async move {
             let _memory = MEMORY.acquire().await.map_err(StoreError::fault)?;
             let part = source.read(start, bytes.min(start + size)).await?;
-            bucket.client.put_part(key, id, index, part.into()).await.map_err(|error| bucket.explain(&error))
+            let part = PutPayload::from(part);
+            let put = || bucket.client.put_part(key, id, index, part.clone());
+            let stored = match put().await {
+                Err(error) if is_unsent(&error) => put().await,
+                stored => stored,
+            };
+            stored.map_err(|error| bucket.explain(&error))
         })
         .buffered(PARTS_AT_ONCE)
         .try_collect()

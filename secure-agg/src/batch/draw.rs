@@ -400,6 +400,10 @@ impl Drawing {
     /// [`BadSnapshot`] if the bytes are not a snapshot of this version.
     pub fn restore(snapshot: &[u8]) -> Result<Self, BadSnapshot> {
         let (state, mut reader) = Reader::new(snapshot)?;
+        // The format of a session with batches; a draw is written in the other one.
+        if reader.has_batches {
+            return Err(BadSnapshot);
+        }
         let drawing = match state {
             OFFERED => Self::Offered(Offered { nonce: reader.secret()?, sent: reader.message()? }),
             REVEALED => {

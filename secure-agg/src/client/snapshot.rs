@@ -93,7 +93,7 @@ impl Writer {
 
 pub(crate) struct Reader<'a> {
     rest: &'a [u8],
-    pub(super) has_batches: bool,
+    pub(crate) has_batches: bool,
 }
 
 impl<'a> Reader<'a> {

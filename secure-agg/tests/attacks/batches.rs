@@ -134,6 +134,9 @@ fn offers(n: u16, seed: u64) -> (World, Vec<Member>, Vec<Offered>) {
     let make = |member: &Member| {
         let certificate = certificate_of(&member.id);
         let offered = offer(DRAW, 3, &member.id, &certificate, &member.signer, &mut rng).unwrap();
+        let mut other = offered.persist().expose().to_vec();
+        other[0] = 2;
+        assert!(Drawing::restore(&other).is_err(), "the format of sessions with batches is another one");
         let Drawing::Offered(restored) = Drawing::restore(offered.persist().expose()).unwrap() else { panic!() };
         assert_eq!(restored.message(), offered.message());
         admit_offer(&DRAW, 3, &wire(restored.message()), &world.registry).unwrap();

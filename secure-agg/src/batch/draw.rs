@@ -227,7 +227,8 @@ impl Batch {
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, BadSnapshot> {
         let batch = Self::tls_deserialize_exact_bytes(bytes).map_err(|_| BadSnapshot)?;
         let id = batch_id(batch.members.iter().map(TlsByteVecU8::as_slice));
-        if id == batch.id { Ok(batch) } else { Err(BadSnapshot) }
+        // A list whose last member goes beyond the list's length is read, too; it has another encoding.
+        if id == batch.id && batch.to_bytes() == bytes { Ok(batch) } else { Err(BadSnapshot) }
     }
 
     /// Number of members (T).

@@ -59,7 +59,6 @@ pub struct S3Server {
     shared: Arc<Shared>,
 }
 
-/// A running server.
 struct Running {
     threads: tokio::runtime::Runtime,
     /// Set at a kill to suppress responses: pending file operations would report missing files.

@@ -23,7 +23,6 @@ impl Traffic {
         self.received = self.received.saturating_add(more.received);
     }
 
-    /// Traffic after `earlier`.
     pub(crate) fn since(self, earlier: Self) -> Self {
         let Self { sent, received } = earlier;
         Self { sent: self.sent.saturating_sub(sent), received: self.received.saturating_sub(received) }

@@ -56,7 +56,6 @@ pub(crate) struct Offer {
     pub(crate) sent_round: Option<u32>,
     /// Code of the participant's reason to refuse the task ([`CheckIn::refusal`]).
     pub(crate) refusal: Option<&'static str>,
-    /// See [`CheckIn::batch`].
     pub(crate) batch: Option<Digest>,
 }
 

@@ -104,7 +104,6 @@ struct Batch {
     renewed: Vec<CheckIn>,
     gone: Vec<CheckIn>,
     inputs: Vec<Admitted>,
-    /// Messages accompanying inputs.
     signed: Vec<SessionMessage>,
     answers: Vec<SessionMessage>,
     working: Vec<(Attempt, ParticipantId)>,

@@ -29,7 +29,6 @@ pub(crate) fn restoring(database: &Path) -> PathBuf {
     beside(database, ".restoring")
 }
 
-/// The accepted backups.
 #[derive(Clone, Copy)]
 pub(crate) enum Trusted<'k> {
     /// Only backups authenticated with this key; without a key, rejects all.

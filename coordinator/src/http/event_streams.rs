@@ -11,7 +11,6 @@ use super::reply::problem::{Error, Result};
 /// One in this many slots is reserved for administrators.
 const RESERVED: u32 = 8;
 
-/// The open streams.
 pub(crate) struct EventStreams {
     /// Maximum of all bearers together.
     max: u32,

@@ -33,7 +33,6 @@ impl Times {
         limit_all(endpoint, self.request)
     }
 
-    /// For long polls.
     pub(super) fn poll(self, endpoint: Endpoint) -> Endpoint {
         limit_all(endpoint, self.poll)
     }

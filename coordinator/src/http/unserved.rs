@@ -37,7 +37,6 @@ impl Reason {
     }
 }
 
-/// Recent reasons.
 pub(super) struct Unserved {
     clock: Arc<dyn Clock>,
     /// When each last occurred.

@@ -89,7 +89,6 @@ pub(crate) struct BroughtBack<'b> {
     pub(crate) issuer: Option<&'b str>,
 }
 
-/// The trusted provider.
 pub(crate) struct Oidc {
     config: OidcConfig,
     provider: Arc<Provider>,

@@ -13,7 +13,6 @@ use crate::config::SigningAlgorithm;
 pub(super) struct Token<'t> {
     pub(super) algorithm: SigningAlgorithm,
     pub(super) kid: String,
-    /// The signed part.
     pub(super) signed: &'t str,
     pub(super) signature: Vec<u8>,
     pub(super) payload: Vec<u8>,

@@ -203,7 +203,6 @@ pub(crate) fn together<'a>(ledgers: impl IntoIterator<Item = (PrivacyMechanism, 
     cost.at(delta, server, PrivacyAccounting::default())
 }
 
-/// An unstored charge.
 pub(crate) struct Charge {
     row: PrivacyRow,
     head: String,

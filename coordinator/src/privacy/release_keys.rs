@@ -94,7 +94,6 @@ impl ReleaseKeys {
         Ok(names.len())
     }
 
-    /// See [`SecretStore::look_for_versions`].
     pub(crate) fn look_for_versions(&self) {
         self.secret_store.look_for_versions();
     }

@@ -30,7 +30,6 @@ pub(crate) fn row(head: &Head) -> AuditHead {
 pub(crate) struct Checked {
     /// Entries before the first invalid one.
     pub(crate) entries: u64,
-    /// The first problem.
     pub(crate) problem: Option<Finding>,
 }
 

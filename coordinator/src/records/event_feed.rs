@@ -40,7 +40,6 @@ const COMPRESSED_MAX: usize = 16;
 /// Interval between reads of the log without a wake-up.
 const POLL: Duration = Duration::from_secs(1);
 
-/// Consecutive entries.
 #[derive(Clone, Debug)]
 pub(crate) struct Batch(Arc<Told>);
 

@@ -57,7 +57,6 @@ impl CloseOutcome {
     }
 }
 
-/// A failed round.
 #[derive(Clone, Debug)]
 struct Failed {
     round: Round,

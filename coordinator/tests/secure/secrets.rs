@@ -10,7 +10,6 @@ use wire::route;
 use crate::support::member::parts;
 use crate::support::secure::World;
 
-/// Captures the log.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 

@@ -176,7 +176,6 @@ impl Member {
         true
     }
 
-    /// Its invitation.
     pub(crate) async fn invited(&self, t: &TestCoordinator) -> Invitation {
         match self.check_in(t).await {
             CheckInReply::Invited(invitation) => *invitation,
@@ -301,7 +300,6 @@ impl Member {
         }
     }
 
-    /// Encodes its update.
     fn encode(&mut self, model: &TaskModel) {
         let place = self.place();
         let (plain, words) = match &place.privacy {

@@ -59,7 +59,6 @@ pub(crate) enum Who {
     Participant(Peer),
 }
 
-/// A response.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: StatusCode,

@@ -32,7 +32,6 @@ pub(crate) fn mechanism(spec: &mut Value, name: &str) {
     });
 }
 
-/// The same, unmasked.
 pub(crate) fn in_the_clear(spec: &mut Value, name: &str) {
     mechanism(spec, name);
     spec["secure_aggregation"] = json!({ "enabled": false });

@@ -50,7 +50,6 @@ impl Key {
         Self::Ed25519(Ed25519KeyPair::from_seed_unchecked(&[seed; 32]).unwrap())
     }
 
-    /// Its published form.
     pub(crate) fn public(&self, kid: &str) -> Value {
         let text = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
         match self {

@@ -96,7 +96,6 @@ impl World {
         Self::build(participants, config, None, change).await
     }
 
-    /// With persistent files.
     pub(crate) async fn on_disk(participants: usize, change: impl FnOnce(&mut Value)) -> Self {
         let (config, folder) = Self::place();
         Self::build(participants, config, Some(folder), change).await
@@ -378,7 +377,6 @@ impl World {
         }
     }
 
-    /// The released sum.
     pub(crate) async fn released(&self, number: u32) -> Option<Vec<u32>> {
         let (key, attempt) = (RoundKey { task: self.task, number }, self.view(number).await.attempt);
         let row =

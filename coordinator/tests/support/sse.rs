@@ -5,7 +5,6 @@ use std::io::Write as _;
 use flate2::write::GzDecoder;
 use serde_json::Value;
 
-/// A received event.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Told {
     pub(crate) id: u64,

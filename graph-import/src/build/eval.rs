@@ -5,7 +5,6 @@ use graph::{Activation, Arithmetic, Comparison, Logic, Operation, Point, Reducti
 use super::shape::slice_count;
 use crate::data::Data;
 
-/// A known tensor.
 #[derive(Clone, Copy)]
 pub(crate) struct Known<'a> {
     pub(crate) shape: &'a [i64],

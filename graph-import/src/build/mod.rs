@@ -45,7 +45,6 @@ enum Origin {
 #[derive(Clone, Debug)]
 struct Value {
     element: Element,
-    /// For each point.
     shapes: Vec<Vec<i64>>,
     /// For each point, or once if it is the same at all.
     known: Option<Vec<Data>>,
@@ -61,7 +60,6 @@ struct Node {
     first: usize,
 }
 
-/// A float initializer.
 #[derive(Clone, Debug)]
 pub(crate) struct Initializer {
     pub(crate) name: String,
@@ -130,7 +128,6 @@ impl Builder {
         Id(self.values.len() - 1)
     }
 
-    /// Adds an input.
     pub(crate) fn input(&mut self, input: Input) -> Result<Id> {
         let shapes = self.shapes_of(&input.shape)?;
         shapes.iter().try_for_each(|shape| crate::data::count(shape).map(drop))?;
@@ -139,7 +136,6 @@ impl Builder {
         Ok(self.push(Value { element, shapes, known: None, origin }))
     }
 
-    /// Adds a parameter.
     pub(crate) fn parameter(&mut self, initializer: Initializer) -> Id {
         let shapes = vec![initializer.shape.clone(); self.points.len()];
         let origin = Origin::Parameter(self.initializers.len());
@@ -148,7 +144,6 @@ impl Builder {
         self.push(Value { element: Element::F32, shapes, known: None, origin })
     }
 
-    /// Adds a constant.
     pub(crate) fn constant(&mut self, name: &str, shape: Vec<i64>, data: Data) -> Id {
         let shapes = vec![shape; self.points.len()];
         let (element, origin) = (data.element(), Origin::Constant(label(name)));

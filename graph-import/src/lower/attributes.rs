@@ -55,7 +55,6 @@ impl Context<'_> {
         }
     }
 
-    /// One float.
     pub(crate) fn fixed_float(&self, id: Id, what: &str) -> Result<f32> {
         let values = self.fixed_floats(id, what)?;
         if let [value] = values[..] { Ok(value) } else { Err(format!("{what} must be one number")) }

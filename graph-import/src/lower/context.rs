@@ -22,7 +22,6 @@ pub(crate) struct Context<'a> {
 
 /// Short forms for lowering.
 impl Context<'_> {
-    /// A required input.
     pub(crate) fn input(&self, number: usize) -> Result<Id> {
         self.optional(number).ok_or_else(|| format!("its input {number} is missing"))
     }

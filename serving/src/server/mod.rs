@@ -139,7 +139,6 @@ pub async fn start(
     Ok(Running { address: addresses.0, health: addresses.1, stop, listeners, others, serving })
 }
 
-/// Binds an address.
 async fn bind(address: SocketAddr) -> Outcome<TcpListener> {
     simple::bind(address).await.map_err(Failure::because(Exit::Io, format!("cannot listen on {address}")))
 }

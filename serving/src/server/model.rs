@@ -281,7 +281,6 @@ impl Loaded {
         self.graph.as_ref()
     }
 
-    /// Inputs and outputs.
     pub(crate) fn signature(&self) -> &Signature {
         &self.signature
     }

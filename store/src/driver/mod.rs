@@ -139,7 +139,6 @@ impl<'q> Query<'q> {
         Ok(query)
     }
 
-    /// An owned copy.
     pub(crate) fn into_owned(self) -> Query<'static> {
         Query { sql: self.sql, arguments: self.arguments.into_iter().map(Value::into_owned).collect() }
     }

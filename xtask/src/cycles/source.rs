@@ -30,7 +30,6 @@ pub(super) struct Module {
 pub(super) struct Import {
     /// The name in scope; `None` for `*`.
     pub(super) name: Option<String>,
-    /// The mentioned path.
     pub(super) mention: Mention,
     /// Whether others may see it (`pub`, `pub(crate)`…).
     pub(super) is_reexport: bool,

@@ -51,7 +51,6 @@ impl LastVersion {
         Ok(trainer.evaluate_last(&self.model, &self.job)?)
     }
 
-    /// Cancels the evaluation.
     pub(in crate::participant) fn cancel(&self) {
         self.job.cancel.cancel();
     }

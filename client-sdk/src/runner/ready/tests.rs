@@ -87,7 +87,6 @@ impl Round {
     }
 }
 
-/// Distinct values.
 fn different(layout: &Arc<Layout>) -> Parameters {
     let values = (0..layout.len()).map(|index| (index * 7 % 11) as f32 / 20.0 - 0.25);
     Parameters::new(Arc::clone(layout), values.collect()).unwrap()

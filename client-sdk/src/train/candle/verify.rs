@@ -101,7 +101,6 @@ struct Compared<'a> {
     variable: &'a Var,
     name: &'a str,
     loss: &'a dyn Fn() -> Result<Tensor, TrainError>,
-    /// The loss.
     at: f64,
 }
 

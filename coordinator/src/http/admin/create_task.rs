@@ -131,7 +131,6 @@ async fn name_is_free(tx: &mut Transaction<'_>, name: &str) -> Result<()> {
     }
 }
 
-/// A validated task.
 struct Prepared {
     /// The specification with derived values filled in.
     spec: TaskSpec,

@@ -28,7 +28,6 @@ const SITE: &str = "sec-fetch-site";
 const AWAY_COOKIE: &str = "__Host-tributary-away";
 /// Maximum time at the provider.
 const AWAY: Duration = Duration::from_secs(600);
-/// The MAC context.
 const PLACE: &[u8; 16] = b"tributary signin";
 
 /// Builds the `set-cookie` of a secret for `seconds`; 0 removes it. Scripts cannot read it, and requests from other sites do not carry it.
@@ -67,7 +66,6 @@ pub(in crate::http) struct Away {
 }
 
 impl Away {
-    /// Starts a redirect.
     pub(in crate::http) fn begin(secret: &str, now: Timestamp) -> Self {
         let until = now.plus(AWAY);
         Self { text: Zeroizing::new(format!("{secret}.{}", until.0)), until }

@@ -295,7 +295,6 @@ async fn reread(permit: &UploadPermit, body: Body) -> Result<()> {
 /// A body of exactly the expected length.
 pub(super) struct ExactLengthBody {
     stream: axum::body::BodyDataStream,
-    /// The announced digest.
     sha256: Digest,
     expected: u64,
     got: u64,

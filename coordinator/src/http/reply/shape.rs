@@ -15,7 +15,6 @@ use super::compress::apart;
 use super::problem::{Error, Result};
 use crate::http::openapi::{FIELDS, RFC3339, Shape, Shapes, TIMES};
 
-/// The requested shape.
 #[derive(Default)]
 struct Wanted {
     fields: Option<Vec<String>>,

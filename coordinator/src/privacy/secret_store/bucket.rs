@@ -20,7 +20,6 @@ const LOOKS: u32 = 20;
 #[derive(Clone)]
 pub(crate) struct Bucket {
     objects: Arc<SmallObjects>,
-    /// The configured URL.
     url: String,
     /// Whether the bucket kept deleted versions at the last check.
     keeps_versions: Arc<AtomicBool>,

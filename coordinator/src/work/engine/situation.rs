@@ -107,7 +107,6 @@ impl Situation {
         Ok(Some(situation))
     }
 
-    /// The unfinished attempt.
     pub(in crate::work) fn open_round(&self) -> Option<&Round> {
         self.latest.as_ref().map(|row| &row.round).filter(|round| !round.state.is_terminal())
     }

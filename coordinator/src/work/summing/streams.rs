@@ -50,7 +50,6 @@ impl Outgoing {
         self.to.blocking_send(piece.into()).map_err(|_| io::Error::from(ErrorKind::BrokenPipe))
     }
 
-    /// Sends the rest.
     fn finish(mut self) -> io::Result<()> {
         if self.held.is_empty() { Ok(()) } else { self.hand_over() }
     }

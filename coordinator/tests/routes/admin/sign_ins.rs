@@ -27,7 +27,6 @@ async fn send(t: &TestCoordinator, method: Method, path: &str, headers: &[(&str,
     t.send(&Who::Nobody, request.body(Body::from(body.to_string())).unwrap()).await
 }
 
-/// A signed-in browser.
 struct Browser<'t> {
     t: &'t TestCoordinator,
     cookie: String,

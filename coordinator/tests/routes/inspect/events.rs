@@ -16,7 +16,6 @@ use wire::route;
 use crate::support::sse::{Received, Told};
 use crate::support::{Reply, TestCoordinator, Who, config, small_task};
 
-/// A received stream.
 struct Stream {
     body: Body,
     received: Received,

@@ -10,7 +10,6 @@ use super::executor::Executor;
 use super::tensor::Tensor;
 use super::verify::verify_gradients;
 
-/// What PyTorch computed.
 #[derive(serde::Deserialize)]
 struct Told {
     inputs: BTreeMap<String, Vec<serde_json::Number>>,

@@ -21,7 +21,6 @@ const CERTIFICATES_MAX: usize = 100_000;
 /// Context of the MAC in [`Gate::time`]; same length as all MAC contexts.
 const PLACE: &[u8; 16] = b"tributary time 1";
 
-/// Verifies signed requests.
 pub(in crate::http) struct Gate {
     app: Arc<App>,
     /// Hosts and ports of this coordinator, as used by participants.

@@ -19,7 +19,6 @@ pub(super) struct Direct {
     windows: Windows,
     /// Channels of the result.
     outputs: usize,
-    /// The input's frame.
     image: Frame,
 }
 

@@ -5,7 +5,6 @@ use super::windows::Sizes;
 /// The layout of an image: rows of pixels with a border, and for each pixel its channels.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {
-    /// With the border.
     pub(super) size: Sizes,
     /// Rows and columns before the image.
     pub(super) before: Sizes,

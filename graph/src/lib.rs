@@ -25,7 +25,7 @@ pub use attributes::{
     RecurrentCell, Reduction, Resampling, ResizeCoordinates,
 };
 pub use check::{MAX_BYTES, MAX_CONSTANT_BYTES, MAX_NODES};
-pub use cost::{Cost, MAX_MEMORY, MAX_MULTIPLY_ADDS, cost};
+pub use cost::{Cost, MAX_MEMORY, MAX_MULTIPLY_ADDS, cost, depends_on_parameters};
 pub use decode::{decode, encode};
 pub use element::Element;
 pub use graph_error::GraphError;

@@ -46,7 +46,7 @@ pub fn cost(graph: &Graph, shapes: &Shapes) -> Cost {
     let mut sum = Sum::default();
     each(graph, shapes, |_, _, node| sum.add(&node));
     let values = shapes.all().iter().fold(0_u64, |sum, value| sum.saturating_add(bytes(value)));
-    let gradients = depends(graph, shapes).into_iter().zip(shapes.all()).filter(|(depends, _)| *depends);
+    let gradients = depends_on_parameters(graph, shapes).into_iter().zip(shapes.all()).filter(|(depends, _)| *depends);
     let gradients = gradients.fold(0_u64, |sum, (_, value)| sum.saturating_add(bytes(value)));
     let output = graph.outputs.first().and_then(|output| shapes.all().get(output.value.0 as usize)).map_or(0, bytes);
     let parts = [values, gradients, output, sum.saved, sum.temporary, sum.scratch.bytes()];
@@ -117,7 +117,7 @@ impl Sum {
 
 /// Calls `visit` with each node and its cost.
 fn each<'a>(graph: &'a Graph, shapes: &Shapes, mut visit: impl FnMut(usize, &'a Node, NodeCost)) {
-    let depends = depends(graph, shapes);
+    let depends = depends_on_parameters(graph, shapes);
     let mut result = graph.first_result().0 as usize;
     for (number, node) in graph.nodes.iter().enumerate() {
         let own = result;
@@ -131,8 +131,10 @@ fn each<'a>(graph: &'a Graph, shapes: &Shapes, mut visit: impl FnMut(usize, &'a 
     }
 }
 
-/// Which values depend on a parameter through operations with gradients.
-fn depends(graph: &Graph, shapes: &Shapes) -> Vec<bool> {
+/// For each value, whether it depends on a parameter through operations with gradients. `shapes` are those that
+/// [`crate::infer`] gives for this graph.
+#[must_use]
+pub fn depends_on_parameters(graph: &Graph, shapes: &Shapes) -> Vec<bool> {
     let parameters = graph.parameter(0).0 as usize..graph.constant(0).0 as usize;
     let mut depends: Vec<bool> = (0..shapes.all().len()).map(|index| parameters.contains(&index)).collect();
     let mut result = graph.first_result().0 as usize;

@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use graph::{Element, Graph, GraphError, GraphModel, Node, Operation, Point, Shapes, ValueId, Values, infer};
+use graph::{Graph, GraphError, GraphModel, Node, Point, Shapes, ValueId, Values, depends_on_parameters, infer};
 
 use super::context::{Context, Gradients};
 use super::ops::{self, Done};
@@ -101,7 +101,7 @@ impl Executor {
             match &mut self.buffers {
                 Some(buffers) => buffers.resize(shapes),
                 None => {
-                    self.depends = depends(self.model.graph(), &self.nodes, &shapes);
+                    self.depends = depends_on_parameters(self.model.graph(), &shapes);
                     self.buffers = Some(Buffers::new(self.model.graph(), shapes, self.nodes.len()));
                 }
             }
@@ -229,49 +229,4 @@ fn wrong(node: &Node, number: usize, detail: String) -> ExecutionError {
 
 fn operand<'a>(shapes: &'a Shapes, values: &'a [Tensor], index: usize) -> Operand<'a> {
     Operand { shape: &shapes.all()[index].shape, tensor: &values[index] }
-}
-
-/// Which values depend on a parameter through operations with gradients.
-fn depends(graph: &Graph, nodes: &[(Vec<usize>, Range<usize>)], shapes: &Shapes) -> Vec<bool> {
-    let parameters = graph.parameter(0).0 as usize..graph.constant(0).0 as usize;
-    let mut depends: Vec<bool> = (0..shapes.all().len()).map(|index| parameters.contains(&index)).collect();
-    for (node, (inputs, results)) in graph.nodes.iter().zip(nodes) {
-        let is_cut = match &node.operation {
-            Operation::ArgMax { .. } | Operation::Comparison(_) | Operation::Logic(_) | Operation::Range { .. } => true,
-            Operation::Activation(kind) => kind.has_no_gradient(),
-            Operation::Arithmetic(_)
-            | Operation::Where
-            | Operation::Cast { .. }
-            | Operation::MatMul
-            | Operation::Gemm { .. }
-            | Operation::Conv(_)
-            | Operation::ConvTranspose { .. }
-            | Operation::Pool(_)
-            | Operation::Reduce { .. }
-            | Operation::Softmax { .. }
-            | Operation::LogSoftmax { .. }
-            | Operation::LayerNorm { .. }
-            | Operation::GroupNorm { .. }
-            | Operation::BatchNorm { .. }
-            | Operation::Dropout { .. }
-            | Operation::Reshape { .. }
-            | Operation::Transpose { .. }
-            | Operation::Expand { .. }
-            | Operation::Concat { .. }
-            | Operation::Slice { .. }
-            | Operation::Gather { .. }
-            | Operation::GatherElements { .. }
-            | Operation::Pad { .. }
-            | Operation::Resize { .. }
-            | Operation::Fill { .. }
-            | Operation::Triangle { .. }
-            | Operation::CumSum { .. }
-            | Operation::Recurrent(_) => false,
-        };
-        let any = !is_cut && inputs.iter().any(|&input| depends[input]);
-        for result in results.clone() {
-            depends[result] = any && shapes.all()[result].element == Element::F32;
-        }
-    }
-    depends
 }

@@ -43,11 +43,18 @@ pub(super) enum NotReady {
     Unservable(#[from] Unservable),
 }
 
+/// The state of a version's file. A file with another stamp is read again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    modified: SystemTime,
+    /// Two writes within one tick of the file system's clock have the same time.
+    bytes: u64,
+}
+
 /// A version that failed to load.
 #[derive(Clone, Copy, Debug)]
 struct Unready {
-    /// Modification time of its file.
-    modified: Option<SystemTime>,
+    file: Option<Stamp>,
     fault: Fault,
 }
 
@@ -76,8 +83,7 @@ impl NotReady {
 /// A version for immediate use, loaded before there was room for it.
 struct Ready {
     version: u32,
-    /// Modification time of its file.
-    modified: Option<SystemTime>,
+    file: Option<Stamp>,
     loaded: Arc<Loaded>,
     warm: Warm,
 }
@@ -108,7 +114,7 @@ pub(crate) struct Served {
     refusals: Refusals,
     /// Serializes changes of versions.
     changing: tokio::sync::Mutex<()>,
-    pub(crate) changed: Notify,
+    changed: Notify,
     pub(crate) traffic: Traffic,
     pub(super) meters: AnswerMeters,
 }
@@ -199,6 +205,12 @@ impl Served {
         !self.folder.file(version).exists() || self.unready(version) == Some(Fault::Damaged)
     }
 
+    /// Loads a version that was stored in the folder, even if it failed to load before.
+    pub(crate) fn stored(&self, version: u32) {
+        locked(&self.unready).remove(&version);
+        self.changed.notify_one();
+    }
+
     /// The state of the versions, for reports.
     pub(crate) fn standing(&self, now: Moment) -> Standing {
         Standing::of(&locked(&self.versions), &self.rollout, now, &self.refusals)
@@ -279,9 +291,9 @@ impl Served {
         let others = others.into_iter().filter(|_| !is_trying);
         let mut ready = locked(&self.ready).take();
         for version in stable.filter(is_due).into_iter().chain(restored).chain(others) {
-            let modified = self.modified(version);
+            let file = self.stamp(version);
             if let Some(Ready { loaded, warm, .. }) =
-                ready.take_if(|ready| (ready.version, ready.modified) == (version, modified) && !is_trying)
+                ready.take_if(|ready| (ready.version, ready.file) == (version, file) && !is_trying)
             {
                 self.place(version, loaded, warm, engine, true);
                 return;
@@ -289,7 +301,7 @@ impl Served {
             match self.load(version).await {
                 // The version is usable and waits for room.
                 Ok((loaded, warm, _)) if is_trying => {
-                    *locked(&self.ready) = Some(Ready { version, modified, loaded: Arc::new(loaded), warm });
+                    *locked(&self.ready) = Some(Ready { version, file, loaded: Arc::new(loaded), warm });
                     locked(&self.versions).overtake();
                     return;
                 }
@@ -297,7 +309,7 @@ impl Served {
                     self.place(version, Arc::new(loaded), warm, engine, at_once);
                     return;
                 }
-                Err(error) => self.tell_unready(version, &error),
+                Err(error) => self.tell_unready(version, file, &error),
             }
         }
     }
@@ -439,22 +451,24 @@ impl Served {
 
     /// Why a version is not read now.
     fn unready(&self, version: u32) -> Option<Fault> {
-        let Unready { modified, fault } = locked(&self.unready).get(&version).copied()?;
+        let Unready { file, fault } = locked(&self.unready).get(&version).copied()?;
         let is_over = matches!(fault, Fault::Passing(again) if again <= Instant::now());
-        (!is_over && modified == self.modified(version)).then_some(fault)
+        (!is_over && file == self.stamp(version)).then_some(fault)
     }
 
     fn is_put_off(&self, version: u32) -> bool {
         self.unready(version).is_some()
     }
 
-    fn modified(&self, version: u32) -> Option<SystemTime> {
-        std::fs::metadata(self.folder.file(version)).and_then(|file| file.modified()).ok()
+    fn stamp(&self, version: u32) -> Option<Stamp> {
+        let file = std::fs::metadata(self.folder.file(version)).ok()?;
+        Some(Stamp { modified: file.modified().ok()?, bytes: file.len() })
     }
 
-    fn tell_unready(&self, version: u32, error: &NotReady) {
-        let (modified, fault) = (self.modified(version), error.fault(Instant::now()));
-        locked(&self.unready).insert(version, Unready { modified, fault });
+    /// Records why a version cannot be used. `file` is the stamp from before the attempt to load it.
+    fn tell_unready(&self, version: u32, file: Option<Stamp>, error: &NotReady) {
+        let fault = error.fault(Instant::now());
+        locked(&self.unready).insert(version, Unready { file, fault });
         let name = &self.name;
         let because = match fault {
             Fault::Passing(_) => None,

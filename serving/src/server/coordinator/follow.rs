@@ -181,6 +181,6 @@ async fn fetch_one(
     served.begin(model.task).await.map_err(cannot())?;
     let record = Record { task: model.task, sha256: model.sha256, architecture, provenance, follows_restored };
     served.folder.keep(model.version, &record).map_err(cannot())?;
-    served.changed.notify_one();
+    served.stored(model.version);
     Ok(())
 }

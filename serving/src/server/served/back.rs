@@ -66,13 +66,14 @@ impl Served {
     async fn go_back(self: &Arc<Self>, to: Vec<u32>) -> Result<(), NotRolledBack> {
         let mut wrong = None;
         for version in to {
+            let file = self.stamp(version);
             match self.load(version).await {
                 Ok((loaded, warm, _)) => {
                     locked(&self.versions).go_back(Held { version, model: Arc::new(loaded) }, warm);
                     return Ok(());
                 }
                 Err(error) => {
-                    self.tell_unready(version, &error);
+                    self.tell_unready(version, file, &error);
                     wrong.get_or_insert(NotRolledBack::Previous { version, why: error.to_string() });
                 }
             }

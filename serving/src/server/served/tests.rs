@@ -306,9 +306,13 @@ async fn a_damaged_version_is_lacking_and_one_that_is_no_model_is_not() {
     let no_model = test.models.path().join(NAME).join("2");
     std::fs::create_dir(&no_model).unwrap();
     std::fs::write(no_model.join(MODEL), "no model").unwrap();
+    let file = |version| test.served.folder.file(version);
+    let damaged_at = std::fs::metadata(file(1)).unwrap().modified().unwrap();
     test.look().await;
     assert!(test.served.lacks(1) && !test.served.lacks(2));
     test.publish(1, task(1));
+    // The clock of a file system has ticks of some milliseconds.
+    std::fs::File::options().write(true).open(file(1)).unwrap().set_modified(damaged_at).unwrap();
     test.look().await;
     assert_eq!(test.stable(), Some(1), "once it was fetched again");
 }

@@ -196,10 +196,10 @@ fn answered<T>(
 /// A device failed and another one took over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FallbackEvent {
-    /// The failed device.
+    /// Name of the device that failed.
     pub device: String,
     /// The failure, for operators.
     pub reason: String,
-    /// The fallback device.
+    /// Name of the device that repeated the work.
     pub taken_over_by: String,
 }

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Bytes of sums on a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemoryUse {
-    /// As in [`Aggregator::name`](crate::Aggregator::name).
+    /// Name of the device, as in [`Aggregator::name`](crate::Aggregator::name).
     pub device: String,
-    /// Currently allocated bytes.
+    /// Bytes that sums on the device hold now.
     pub in_use: u64,
     /// Maximum of allocated bytes since the device was opened.
     pub peak: u64,

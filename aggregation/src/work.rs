@@ -8,7 +8,7 @@ use secure_agg::mask::MaskPlan;
 /// A part of the work on a sum.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Effort {
-    /// As in [`Aggregator::name`](crate::Aggregator::name).
+    /// Name of the device, as in [`Aggregator::name`](crate::Aggregator::name).
     pub device: String,
     /// Working time, without waiting for a stream's bytes.
     pub took: Duration,

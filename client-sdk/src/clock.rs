@@ -11,7 +11,7 @@ use wire::Timestamp;
 pub struct Now {
     /// Since some fixed moment of this process; monotonic.
     pub elapsed: Duration,
-    /// Wall-clock time.
+    /// Time of the wall clock, which may jump.
     pub wall: Timestamp,
 }
 

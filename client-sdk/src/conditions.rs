@@ -11,7 +11,7 @@ use std::time::Duration;
 
 pub use device::{DeviceConditions, DeviceState, Thermal, Unmet};
 
-/// The app's answer.
+/// Whether the app allows work now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readiness {
     /// Work may be done.

@@ -174,7 +174,7 @@ impl Purpose {
 #[derive(Clone, Debug)]
 pub struct TrainingJob {
     pub task: String,
-    /// From 1.
+    /// Number of the round, from 1.
     pub round: u32,
     /// Purpose of the training. Without meaning for an analysis or an evaluation.
     pub purpose: Purpose,
@@ -270,7 +270,7 @@ pub(crate) fn measured_of_model(
 pub struct Cancel(Arc<AtomicBool>);
 
 impl Cancel {
-    /// Sets the flag.
+    /// Makes every clone of this flag report that the training is cancelled.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);
     }

@@ -13,7 +13,7 @@ use uuid::Uuid;
 pub struct Random(Arc<Guarded<dyn Rng + Send>>);
 
 impl Random {
-    /// Draws from `rng`.
+    /// A source that draws from `rng`.
     pub fn new(rng: impl Rng + Send + 'static) -> Self {
         Self(Arc::new(Guarded::new(rng)))
     }
@@ -40,7 +40,7 @@ impl Random {
         draw(&mut *self.0.lock())
     }
 
-    /// `N` random bytes.
+    /// An array of `N` random bytes.
     #[must_use]
     pub fn bytes<const N: usize>(&self) -> [u8; N] {
         let mut bytes = [0; N];

@@ -22,7 +22,7 @@ use rand_chacha::ChaCha20Rng;
 use task_spec::ServerOptimizer;
 use task_spec::{Budget, TrainingPlan};
 
-/// Number of participants.
+/// Number of participants of the example.
 pub const DEVICES: u32 = 30;
 /// Cohort size under partial participation.
 pub const COHORT: usize = 10;

@@ -9,7 +9,7 @@ use crate::time::Timestamp;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelVersion {
     pub task: TaskId,
-    /// Counts from 0.
+    /// Number of the version, from 0.
     pub version: u32,
     /// Of the safetensors file; also the blob's address.
     pub sha256: Digest,

@@ -83,7 +83,7 @@ impl MockClock {
         self.set(self.now().plus(duration));
     }
 
-    /// Jumps, possibly backwards.
+    /// Sets the time, which may move backwards.
     pub fn set(&self, now: Timestamp) {
         self.0.store(now.0, std::sync::atomic::Ordering::SeqCst);
     }

@@ -175,11 +175,11 @@ pub struct Convolution {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pool {
-    /// What is computed.
+    /// The number that is computed from each window.
     pub by: PoolKind,
     /// Sizes of the window.
     pub kernel: Vec<u32>,
-    /// Distances of windows.
+    /// Distance of neighbouring windows along each axis.
     pub strides: Vec<u32>,
     /// Positions before and after each axis that hold nothing.
     pub pads: Vec<(u32, u32)>,
@@ -256,7 +256,7 @@ pub enum ResizeCoordinates {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recurrence {
-    /// The cell.
+    /// The cell that computes each step of the sequence.
     pub cell: RecurrentCell,
     /// Size of the state.
     pub hidden: u32,

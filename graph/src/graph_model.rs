@@ -54,7 +54,7 @@ impl GraphModel {
         Ok(Self { graph, loss, classes })
     }
 
-    /// The graph.
+    /// The graph that computes the outputs.
     #[must_use]
     pub fn graph(&self) -> &Graph {
         &self.graph

@@ -59,7 +59,7 @@ impl Graph {
         self.constant(self.constants.len())
     }
 
-    /// Number of values.
+    /// Number of values: inputs, parameters, constants and results of nodes.
     #[must_use]
     pub fn value_count(&self) -> usize {
         let results: usize = self.nodes.iter().map(|node| node.operation.outputs() as usize).sum();
@@ -85,7 +85,7 @@ fn number(position: usize) -> ValueId {
 pub struct Lengths {
     /// The shortest, at least 1.
     pub least: u32,
-    /// The longest.
+    /// The longest, at least `least`.
     pub most: u32,
 }
 
@@ -141,14 +141,14 @@ pub enum Values {
     Bool(Vec<bool>),
 }
 
-/// One operation.
+/// An operation and the values that it reads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Node {
     /// Its name in the model that was imported, for messages; may be empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// What it computes.
+    /// The operation that it applies to its inputs.
     #[serde(rename = "do")]
     pub operation: Operation,
     /// The values that it reads, in the operation's order.
@@ -162,6 +162,6 @@ pub struct Node {
 pub struct Output {
     /// Its name in the model that was imported.
     pub name: String,
-    /// The value.
+    /// Number of the value that is the result.
     pub value: ValueId,
 }

@@ -30,7 +30,7 @@ impl TensorType {
         self.shape.iter().product()
     }
 
-    /// Number of axes.
+    /// Number of axes of the tensor.
     #[must_use]
     pub fn rank(&self) -> usize {
         self.shape.len()

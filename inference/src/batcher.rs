@@ -55,7 +55,7 @@ pub enum Refused {
 /// A pending part of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Part<T> {
-    /// Number of examples.
+    /// Number of examples of this part.
     pub examples: usize,
     /// Time at which it was queued.
     pub since: Moment,

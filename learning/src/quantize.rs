@@ -57,7 +57,7 @@ pub struct QuantizationParams {
 /// An encoded update: words below 2^b. Private to its participant until masked or, without masks, until sent.
 #[derive(Clone, PartialEq, Eq)]
 pub struct QuantizedUpdate {
-    /// [`Codec::len`] words.
+    /// The encoded vector: [`Codec::len`] words.
     pub words: Vec<u32>,
 }
 

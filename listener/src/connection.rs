@@ -7,7 +7,7 @@ use crate::peer::Peer;
 /// Properties of a connection; the listener puts them into every request's extensions.
 #[derive(Clone, Copy, Debug)]
 pub struct Connection {
-    /// Remote address.
+    /// Address of the peer, without its port.
     pub address: IpAddr,
     /// The client certificate's holder, verified in the handshake; not necessarily an enrolled participant.
     pub peer: Option<Peer>,

@@ -9,11 +9,11 @@ use crate::peer::Peer;
 pub struct NotMember {
     /// Whether the certificate is invalid; otherwise its participant could not be looked up.
     pub is_certain: bool,
-    /// For the log.
+    /// The reason in words, for the log.
     pub reason: String,
 }
 
-/// Participants by certificate.
+/// Finds participants by their certificates.
 pub trait Members: Send + Sync + 'static {
     /// The participant whose valid certificate this is.
     ///

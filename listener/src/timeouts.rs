@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Timeouts of connections.
+/// Durations after which a listener closes connections.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
     /// For the TLS handshake, and again for a request's headers.

@@ -52,9 +52,9 @@ pub struct Server {
 
 /// A view with its entity tag, which `--if-match` takes, if the coordinator sends one.
 pub struct Tagged<T> {
-    /// The view.
+    /// The view, as the coordinator returned it.
     pub view: T,
-    /// The tag.
+    /// Its entity tag; `None` if the coordinator sends none.
     pub etag: Option<String>,
 }
 
@@ -156,7 +156,7 @@ impl Server {
         self.send(request.header("content-type", headers::MEDIA_OCTETS).body(bytes)).await.map(|_| ())
     }
 
-    /// `DELETE`.
+    /// Sends `DELETE` and ignores a successful answer's body.
     pub async fn delete(&self, path: &str) -> Outcome {
         self.send(self.request(Method::DELETE, path, &[]).timeout(TIMEOUT)).await.map(|_| ())
     }
@@ -260,7 +260,7 @@ impl Server {
         })
     }
 
-    /// One task.
+    /// Reads a task by its id.
     pub async fn task_view(&self, id: TaskId) -> Outcome<TaskView> {
         let path = route::fill(route::TASK, &[&id]);
         self.get(&path, &[]).await

@@ -42,7 +42,7 @@ impl Modulus {
         if bits < Self::MIN_BITS || bits > Self::MAX_BITS { Err(InvalidModulus { bits }) } else { Ok(Self(bits)) }
     }
 
-    /// b, in 16..=32.
+    /// Number of bits b of the modulus 2^b, in 16..=32.
     #[must_use]
     pub const fn bits(self) -> u8 {
         self.0
@@ -54,7 +54,7 @@ impl Modulus {
         u32::MAX >> (Self::MAX_BITS - self.0)
     }
 
-    /// `word` mod 2^b.
+    /// Reduces a word modulo 2^b.
     #[must_use]
     pub const fn reduce(self, word: u32) -> u32 {
         word & self.max_word()

@@ -19,7 +19,7 @@ pub const MIN_COHORT: u16 = 3;
 /// Fewest inputs in an opened sum by default. From a sum of two, each of the two participants computes the other's input.
 /// Larger cohorts need no larger number: the threshold leaves at least two inputs besides those of tolerated colluders.
 pub const USUAL_MIN_INCLUDED: u16 = 3;
-/// 1, in millionths.
+/// The fraction 1 in millionths.
 pub const MILLION: u32 = 1_000_000;
 /// Maximum number of participants with a complete mask graph (specification §2.3).
 pub const COMPLETE_MASKS_MAX: u16 = 128;
@@ -246,7 +246,7 @@ impl SessionConfig {
 }
 
 impl VectorShape {
-    /// An absent vector.
+    /// A vector without words, for sessions that sum one vector only.
     pub const NONE: Self = Self { words: 0, modulus_bits: Modulus::MAX_BITS, input_bound: 0, noise_margin: 0 };
 
     /// # Errors

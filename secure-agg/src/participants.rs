@@ -79,7 +79,7 @@ impl IndexSet {
         self.bits.iter().all(|byte| *byte == 0)
     }
 
-    /// The positions, ascending.
+    /// The positions of its members, ascending.
     pub fn iter(&self) -> impl Iterator<Item = Index> + '_ {
         (1..=self.universe).filter(|index| self.contains(*index))
     }
@@ -101,7 +101,7 @@ impl IndexSet {
         Self::of(self.universe, (1..=self.universe).filter(|index| self.contains(*index) || other.contains(*index)))
     }
 
-    /// Members outside `other`.
+    /// The members of this set that `other` lacks.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         Self::of(self.universe, self.iter().filter(|index| !other.contains(*index)))

@@ -45,7 +45,7 @@ impl Moment {
 pub struct VirtualClock(AtomicU64);
 
 impl VirtualClock {
-    /// The current time.
+    /// The simulated time since the start.
     pub fn moment(&self) -> Moment {
         Moment(self.0.load(Ordering::SeqCst))
     }

@@ -14,7 +14,7 @@ use wire::{Digest, FailureReason, RoundState};
 pub struct Report {
     /// Number of enrolled devices.
     pub population: u32,
-    /// Completed rounds.
+    /// Number of completed rounds.
     pub rounds_completed: u32,
     /// Failed attempts at rounds.
     pub rounds_failed: u32,
@@ -28,7 +28,7 @@ pub struct Report {
     pub bytes_down: u64,
     /// Number of trainings, whatever their result.
     pub trainings: u64,
-    /// Accepted updates.
+    /// Number of accepted updates.
     pub updates: u64,
     /// Number of dropouts of devices within a round.
     pub vanished: u64,
@@ -82,12 +82,12 @@ pub struct RoundReport {
     pub seconds: f64,
     /// Duration of each phase.
     pub phases: BTreeMap<&'static str, f64>,
-    /// Participants drawn.
+    /// Number of participants drawn.
     pub cohort: u32,
     /// Mean staleness of updates in versions, with training ahead of rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub staleness: Option<f64>,
-    /// Updates accepted.
+    /// Number of updates accepted.
     pub reported: u32,
     /// Participants that dropped out.
     pub dropped: u32,
@@ -122,7 +122,7 @@ pub struct Point {
     pub loss: f64,
 }
 
-/// Waiting times.
+/// Time that rounds and participants spent waiting.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct WaitingTimes {
     /// Total time of rounds in each phase.

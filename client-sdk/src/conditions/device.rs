@@ -13,7 +13,7 @@ pub struct DeviceState {
     pub unmetered: Option<bool>,
     /// Whether the device is unused.
     pub idle: Option<bool>,
-    /// 0 to 100.
+    /// Charge of the battery in percent, 0 to 100.
     pub battery_percent: Option<u8>,
     pub thermal: Option<Thermal>,
 }

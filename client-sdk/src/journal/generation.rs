@@ -29,7 +29,7 @@ pub struct Generation {
 }
 
 impl Generation {
-    /// Length of [`Self::to_bytes`].
+    /// Length of the array that [`Self::to_bytes`] returns.
     pub const BYTES: usize = 40;
 
     /// The number, little-endian, then the id.
@@ -41,7 +41,7 @@ impl Generation {
         bytes
     }
 
-    /// Inverse of [`Self::to_bytes`].
+    /// The generation that [`Self::to_bytes`] encoded.
     #[must_use]
     pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Self {
         let ([a, b, c, d, e, f, g, h], mut id) = (*bytes.first_chunk().unwrap_or(&[0; 8]), [0; 32]);

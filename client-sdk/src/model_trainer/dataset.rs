@@ -46,7 +46,7 @@ pub enum Elements {
 }
 
 impl Elements {
-    /// Borrows the elements.
+    /// The elements of the column, borrowed.
     #[must_use]
     pub fn column(&self) -> Column<'_> {
         match self {
@@ -66,7 +66,7 @@ pub enum Targets {
 }
 
 impl Targets {
-    /// Borrows the targets.
+    /// The targets of the examples, borrowed.
     #[must_use]
     pub fn column(&self) -> TargetColumn<'_> {
         match self {

@@ -18,9 +18,9 @@ use crate::models::Architecture;
 /// Adapters and their base.
 #[derive(Clone, Copy, Debug)]
 pub struct AdaptedBase<'a> {
-    /// The frozen model.
+    /// The parameters that the adapters are added to; training does not change them.
     pub base: &'a Parameters,
-    /// The initial adapters.
+    /// The adapters' parameters at the start of the training.
     pub start: &'a Parameters,
     pub adapters: &'a Adapters,
 }

@@ -17,7 +17,7 @@ pub enum Device {
     Candle(candle_core::Device),
 }
 
-/// The configured device.
+/// The device that a configuration asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeviceChoice {

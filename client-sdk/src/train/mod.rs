@@ -63,7 +63,7 @@ pub struct Trained {
     pub delta: Vec<f32>,
     /// Mean cross-entropy over all predictions during training, in nats.
     pub mean_loss: f64,
-    /// Number of steps.
+    /// Number of optimizer steps that were taken.
     pub steps: u64,
     /// Distance that the steps cover along a constant gradient of 1, in units of a parameter: the sum of the learning
     /// rates for plain SGD, more with momentum, less with a proximal term.

@@ -12,7 +12,7 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Both directions.
+    /// Bytes sent and received together.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.sent.saturating_add(self.received)

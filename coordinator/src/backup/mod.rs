@@ -60,7 +60,7 @@ pub struct Progress {
 /// Callback for the progress of a long command.
 pub type OnProgress<'p> = &'p mut (dyn FnMut(Progress) + Send);
 
-/// A completed backup.
+/// What a completed backup contains.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct BackupReport {
     pub made_at: Timestamp,
@@ -73,7 +73,7 @@ pub struct BackupReport {
     pub reused: usize,
     /// New blobs hard-linked to the coordinator's files.
     pub linked: usize,
-    /// New blobs copied.
+    /// New blobs copied from the coordinator's files.
     pub copied: usize,
     /// Removed blobs and databases of earlier backups.
     pub removed: usize,
@@ -83,7 +83,7 @@ pub struct BackupReport {
     pub lacks: Vec<String>,
 }
 
-/// A completed restore.
+/// What a completed restore has changed.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct RestoreReport {
     /// When the backup was made.

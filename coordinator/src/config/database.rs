@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 
 use super::require::require;
 
-/// Storage of rows.
+/// Where the coordinator keeps its rows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DatabaseConfig {

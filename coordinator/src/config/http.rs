@@ -35,7 +35,7 @@ pub struct HttpConfig {
     pub key_file: Option<PathBuf>,
     /// Whether the dashboard is served at `/` of `listen`.
     pub dashboard: bool,
-    /// Maximum JSON body.
+    /// Maximum bytes of a JSON body.
     pub body_max_bytes: u64,
     /// Maximum masked input; each task's exact length is checked as well.
     pub masked_input_max_bytes: u64,

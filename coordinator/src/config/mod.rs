@@ -35,13 +35,13 @@ use require::require;
 /// Prefix of all configuration variables in the environment.
 pub const ENVIRONMENT_PREFIX: &str = "TRIBUTARY_";
 
-/// The whole configuration.
+/// All settings of a coordinator.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// The listeners and the limits of a peer.
     pub http: HttpConfig,
-    /// Storage of rows.
+    /// Where the coordinator keeps its rows.
     pub database: DatabaseConfig,
     /// Storage of models and inputs.
     pub blobs: BlobsConfig,

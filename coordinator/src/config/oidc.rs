@@ -38,7 +38,7 @@ pub struct OidcConfig {
     /// The deciding claim: its name, or a JSON pointer into the claims such as `/realm_access/roles`. It is a text, or a list of texts.
     #[serde(default = "roles")]
     pub claim: String,
-    /// Accepted signing algorithms.
+    /// Signing algorithms that are accepted in a token's header.
     #[serde(default = "every_algorithm")]
     pub algorithms: Vec<SigningAlgorithm>,
     /// Tolerated difference between the provider's clock and ours.

@@ -64,7 +64,7 @@ pub struct Finding {
     pub kind: FindingKind,
     /// The problem with its location.
     pub what: String,
-    /// The consequences.
+    /// What follows for tasks and participants.
     pub meaning: String,
     /// The operator's remedy, in words.
     pub remedy: String,
@@ -76,7 +76,7 @@ pub struct Finding {
 /// Outcome of a check.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct FsckReport {
-    /// Referenced blobs.
+    /// Number of blobs that rows refer to.
     pub blobs: usize,
     /// Private tasks with checked ledgers, including finished ones.
     pub ledgers: usize,

@@ -72,7 +72,7 @@ pub struct Coordinator {
     tasks: TaskTracker,
 }
 
-/// A serving coordinator.
+/// A coordinator whose listeners accept connections.
 pub struct Running {
     address: SocketAddr,
     url: String,

@@ -23,7 +23,7 @@ pub struct Collected {
     pub blobs: usize,
     pub check_ins: u32,
     pub idempotency_keys: u32,
-    /// Release keys.
+    /// Keys of noised releases.
     pub release_keys: usize,
 }
 

@@ -14,7 +14,7 @@ use crate::time::Timestamp;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
     pub participant: ParticipantId,
-    /// Given at enrolment.
+    /// The labels that it was given at enrolment.
     pub labels: BTreeMap<String, String>,
     /// Reported number of training examples; 0 if not reported, in which case the device itself checks the minimum.
     pub examples: u64,

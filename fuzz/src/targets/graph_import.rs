@@ -35,7 +35,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// The files themselves.
+/// The ONNX files that fuzzing starts from.
 pub fn seeds() -> Vec<Vec<u8>> {
     FILES.iter().map(|file| file.to_vec()).collect()
 }

@@ -22,7 +22,7 @@ pub struct Tensor {
 /// What a file contains.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Imported {
-    /// The graph.
+    /// The graph that computes the file's outputs.
     pub graph: Graph,
     /// The values of its parameters, in the graph's order.
     pub parameters: Vec<Tensor>,

@@ -48,7 +48,7 @@ impl TensorFile {
         &self.tensors
     }
 
-    /// Number of values.
+    /// Number of values of all tensors together.
     #[must_use]
     pub fn values(&self) -> usize {
         self.values

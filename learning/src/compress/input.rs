@@ -22,7 +22,7 @@ pub struct Distortion {
 pub struct Decoded {
     /// Input of the server optimizer.
     pub mean: MeanUpdate,
-    /// `None` without compression.
+    /// Error that compression adds; `None` without compression.
     pub distortion: Option<Distortion>,
 }
 

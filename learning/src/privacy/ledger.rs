@@ -25,7 +25,7 @@ impl<F: Fn(&[u8]) -> [u8; 32]> Sealer for F {
     }
 }
 
-/// A privacy budget.
+/// The most that the releases of a task may spend.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Budget {

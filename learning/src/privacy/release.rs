@@ -105,7 +105,7 @@ impl NoServerEpsilon {
     }
 }
 
-/// An impossible release.
+/// A release whose settings contradict each other.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("release of round {round}, attempt {attempt}: {problem}")]
 pub struct BadRelease {

@@ -148,7 +148,7 @@ pub fn combine(spec: &RobustSpec, rows: &[&[f32]], attackers: u32) -> Result<Com
     Ok(Combined { values, scores: anomaly_scores(&distances) })
 }
 
-/// Largest anomaly score.
+/// Largest anomaly score that is reported.
 pub const MAX_SCORE: f64 = 1e6;
 
 /// Anomaly score of each update: its distance from the result over the median of these distances. About 1 is normal,

@@ -9,7 +9,7 @@ pub struct ConnectionLimits {
     pub operators: usize,
     /// With a participant's certificate.
     pub members: usize,
-    /// Per participant.
+    /// With one participant's certificate.
     pub each_member: usize,
     /// Without valid credentials.
     pub strangers: usize,

@@ -15,7 +15,7 @@ impl<T> Guarded<T> {
 }
 
 impl<T: ?Sized> Guarded<T> {
-    /// Locks the value.
+    /// Locks the value; a panic in another holder does not poison it.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -25,7 +25,7 @@ use super::TaskModel;
 
 /// The input files of a step, verified by the caller.
 pub struct StepFiles<'a> {
-    /// The released sum.
+    /// The sum of the updates, with noise if the task adds any.
     pub sum: &'a mut dyn ReadSeek,
     /// The base version of the step.
     pub base: &'a mut dyn ReadSeek,

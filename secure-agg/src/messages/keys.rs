@@ -76,7 +76,7 @@ pub struct RosterEntry {
     pub c_pk: PublicKey,
     pub s_pk: PublicKey,
     pub b_commit: Digest,
-    /// The advertisement's signature.
+    /// Signature of the advertisement by the key of the participant's certificate.
     pub signature: Signature,
 }
 

@@ -104,7 +104,7 @@ impl Unmasked {
         &self.helpers
     }
 
-    /// Corrected shares.
+    /// The wrong shares that reconstruction corrected.
     #[must_use]
     pub fn faults(&self) -> &[ShareFault] {
         &self.faults

@@ -24,7 +24,7 @@ use crate::rejection::Abort;
 pub struct ShareFault {
     /// The participant that dealt the share.
     pub dealer: Index,
-    /// The revealing participant.
+    /// The participant that revealed the share.
     pub holder: Index,
 }
 

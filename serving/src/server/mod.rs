@@ -48,7 +48,7 @@ const FOLD: Duration = Duration::from_secs(5);
 
 /// A running model server.
 pub struct Running {
-    /// Its address.
+    /// Address that the server listens on.
     pub address: SocketAddr,
     /// Address of health and metrics, if configured.
     pub health: Option<SocketAddr>,

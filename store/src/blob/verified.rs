@@ -24,7 +24,7 @@ impl VerifiedRead {
         Self { blob, digest, context: Context::new(&SHA256) }
     }
 
-    /// Size in bytes.
+    /// Size of the blob in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.blob.size()

@@ -19,7 +19,7 @@ pub struct Census {
 }
 
 impl Transaction<'_> {
-    /// Counts everything.
+    /// Counts the rows of each kind.
     pub async fn census(&mut self) -> Result<Census> {
         let mut tasks = Vec::with_capacity(TaskStatus::ALL.len());
         for status in TaskStatus::ALL {

@@ -33,7 +33,7 @@ pub struct UnnumberedEvent {
 /// The place that an event gets in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placing {
-    /// The event's row.
+    /// Number of the event's row, ascending in time.
     pub id: u64,
     pub position: u64,
     /// Of the chain up to here.

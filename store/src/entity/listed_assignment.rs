@@ -15,7 +15,7 @@ use crate::transaction::Transaction;
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListedAssignment {
     pub assignment: Assignment,
-    /// The participant's.
+    /// Name of the participant.
     pub name: String,
     /// Size of its admitted input, in bytes, if it has one.
     pub bytes: Option<u64>,

@@ -14,7 +14,7 @@ pub struct ModelServer {
     pub task: TaskId,
     /// As it calls itself.
     pub name: String,
-    /// JSON, opaque here.
+    /// The report as JSON, which this crate does not interpret.
     pub report: String,
     pub told_at: Timestamp,
     /// From then on it does not count.

@@ -31,7 +31,7 @@ pub struct SumWork {
     pub sum_because: Option<DeviceReason>,
     /// Device that generated the masks.
     pub unmask_device: String,
-    /// Why that one.
+    /// Why that device was chosen; `None` in rows without a reason.
     pub unmask_because: Option<DeviceReason>,
     /// The device that failed at it, and how, if one did.
     pub device_failure: Option<String>,

@@ -12,7 +12,7 @@ pub struct ProvenanceRow {
     pub version: u32,
     /// JSON: the text that was signed.
     pub record: String,
-    /// 64 bytes.
+    /// Ed25519 signature of the record, 64 bytes.
     pub signature: Vec<u8>,
 }
 

@@ -55,7 +55,7 @@ pub struct GroupSummary {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MadeVersion {
     pub version: u32,
-    /// Of its file.
+    /// Digest of the version's file.
     pub sha256: Digest,
     /// The version it was trained from.
     pub parent: Option<u32>,

@@ -14,7 +14,7 @@ use crate::transaction::Transaction;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnrollmentToken {
     pub id: TokenId,
-    /// Of the secret.
+    /// Digest of the token's secret; the secret is not stored.
     pub secret_sha256: Digest,
     /// The existing participant that it lets enrol again; `None` for a new one.
     pub participant: Option<ParticipantId>,
@@ -42,7 +42,7 @@ pub enum TakenToken {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperatorToken {
     pub id: TokenId,
-    /// Of the secret.
+    /// Digest of the token's secret; the secret is not stored.
     pub secret_sha256: Digest,
     pub name: String,
     /// Its role, as named by the coordinator.

@@ -28,7 +28,7 @@ use crate::participant::task::work::RoundWork;
 use crate::trainer::Trainer;
 use crate::transport::{Traffic, Transport, TransportError};
 
-/// The next step.
+/// What the app's own event loop has to do next.
 #[derive(Clone, Debug)]
 pub enum Step {
     /// Send a request and wait for its answer: [`Driven::perform`].

@@ -12,7 +12,7 @@ use crate::trainer::measured_of_model;
 #[non_exhaustive]
 pub struct KeptModel {
     pub task: TaskId,
-    /// The task's name.
+    /// Name of the task that the model belongs to.
     pub name: String,
     pub version: u32,
     /// Of the published file.

@@ -338,7 +338,7 @@ impl RoundWork {
         Ok(send(protection)?)
     }
 
-    /// Cancels the computation.
+    /// Makes the computation return at its next check.
     pub fn cancel(&self) {
         self.job.cancel.cancel();
     }

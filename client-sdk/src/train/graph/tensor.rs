@@ -24,7 +24,7 @@ impl Tensor {
         }
     }
 
-    /// Number of elements.
+    /// Number of elements of the tensor.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {

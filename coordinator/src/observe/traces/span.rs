@@ -26,7 +26,7 @@ pub(super) enum SpanKind {
     Server,
 }
 
-/// A finished span.
+/// A span that has ended, with its attributes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceSpan(pub(super) Span);
 

@@ -18,7 +18,7 @@ use crate::work::StepError;
 /// The environment of steps. Clones share it.
 #[derive(Clone)]
 pub struct Environment {
-    /// Rows and wake-ups.
+    /// The rows, and notifications of their changes.
     pub store: Store,
     /// The store's blobs; tests put a failing store in between.
     pub blobs: Arc<dyn BlobStore>,

@@ -65,7 +65,7 @@ pub struct Ensemble {
     pub target: TargetSpec,
     /// The prediction without any tree: scores if boosted, otherwise means.
     pub base: Vec<f64>,
-    /// The completed trees.
+    /// The trees that were completed, oldest first.
     pub trees: Vec<Tree>,
 }
 

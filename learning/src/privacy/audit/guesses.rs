@@ -116,7 +116,7 @@ pub struct Design {
     pub shift: f64,
     /// The delta of the ledger.
     pub delta: f64,
-    /// For example 0.95.
+    /// Probability with which the lower bound must hold, for example 0.95.
     pub confidence: f64,
 }
 

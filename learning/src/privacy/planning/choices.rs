@@ -27,7 +27,7 @@ pub struct Choice {
     /// Length of the noise on the sum of all means, over the clipping norm times the number of rounds: relative noise
     /// on updates that all point the same way.
     pub noise_in_all: f64,
-    /// The resulting epsilons.
+    /// Epsilons of this choice, for each observer.
     pub epsilon: Epsilons,
 }
 

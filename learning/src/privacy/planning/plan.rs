@@ -57,7 +57,7 @@ pub struct PlanRequest {
     pub accounting: PrivacyAccounting,
 }
 
-/// The given quantity.
+/// The quantity that is given; the plan computes the other one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Goal {
     /// The published epsilon; the plan finds the least sufficient noise.

@@ -6,7 +6,7 @@ use crate::privacy::PrivateCodecError;
 use crate::privacy::mechanisms::noise::NoiseError;
 use crate::privacy::release::{Epsilons, Release};
 
-/// A privacy plan.
+/// Noise for a task, with the privacy and the error that follow from it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Plan {
     /// Noise over L2 sensitivity.
@@ -30,7 +30,7 @@ pub struct Plan {
 /// Two figures for the same release.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Textbook {
-    /// By Rényi divergences.
+    /// Epsilon by Rényi divergences.
     pub rdp: f64,
     /// By the privacy loss distribution; absent if epsilon is in the hundreds.
     pub pld: Option<f64>,

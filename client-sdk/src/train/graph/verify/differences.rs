@@ -23,9 +23,9 @@ pub struct Derivative {
     pub parameter: String,
     /// Sizes of the parameter; empty for a single number.
     pub shape: Vec<u32>,
-    /// By the gradient.
+    /// The derivative by the computed gradient.
     pub computed: f64,
-    /// By a central difference.
+    /// The derivative by a central difference.
     pub difference: f64,
 }
 

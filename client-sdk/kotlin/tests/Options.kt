@@ -90,6 +90,7 @@ private val every = ParticipantOptions(
     balancerCaPem = "the balancer's authority",
     proxy = "http://ward:secret@proxy.example:3128",
     maxModelBytes = 1_000_000,
+    acceptedGraphs = listOf("cd".repeat(32)),
     keepModels = false,
     checkpointEvery = 1.5.seconds,
     trainingSlice = 250.milliseconds,

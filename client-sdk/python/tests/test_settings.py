@@ -49,6 +49,8 @@ class Settings(unittest.TestCase):
                 ("attributes", {"memory": np.float32(3)}, "attributes cannot be used: Object of type float32"),
                 ("attributes", {("a", "b"): 3}, "attributes"),
                 ("coordinator_keys", 3, "coordinator_keys"),
+                ("accepted_graphs", 3, "accepted_graphs"),
+                ("accepted_graphs", ["abc"], "64"),
                 ("secure_aggregation", 3, "secure_aggregation"),
                 ("privacy", ["lifetime"], "privacy"),
                 ("device_conditions", "charging", "device_conditions"),

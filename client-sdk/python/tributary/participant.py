@@ -305,6 +305,7 @@ def participant(
     journal_key: str | os.PathLike[str] | None = None,
     journal_generation: str | os.PathLike[str] | None = None,
     max_model_bytes: int | None = None,
+    accepted_graphs: Sequence[str] = (),
     keep_models: bool = True,
     checkpoint_every: float = 30.0,
     training_slice: float = 1.0,
@@ -347,6 +348,8 @@ def participant(
         variables ``HTTPS_PROXY``, ``ALL_PROXY`` and ``NO_PROXY`` name it.
     :param journal_generation: a file that tells the journal's latest state; best on another disk than the folder.
     :param max_model_bytes: the largest model that it accepts; 256 MB by default.
+    :param accepted_graphs: the SHA-256 digests of the graph files that it accepts, in hexadecimal. Tasks with other graphs are refused.
+        By default any graph is accepted.
     :param keep_models: whether the journal keeps the last model of each task for :meth:`Participant.model`, all of them in
         ``max_model_bytes`` together.
     :param device_conditions: what must hold of the device, whose state :meth:`Participant.set_device` reports: ``charging``,
@@ -381,6 +384,7 @@ def _options(given: Mapping[str, Any]) -> tuple[str, Callable[[str, str, str | N
         "attributes": made("attributes", given["attributes"] or {}, dict),
         "members_ca_pem": pem("members_ca", given["members_ca"]),
         "coordinator_keys": made("coordinator_keys", given["coordinator_keys"], list),
+        "accepted_graphs": made("accepted_graphs", given["accepted_graphs"], list),
         "balancer_ca_pem": pem("balancer_ca", given["balancer_ca"]),
         "checkpoint_every_ms": milliseconds("checkpoint_every", given["checkpoint_every"]),
         "training_slice_ms": milliseconds("training_slice", given["training_slice"]),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use serde::Deserialize;
 use task_spec::Attributes;
+use wire::Digest;
 use wire::audit::AuditKey;
 use zeroize::{Zeroize as _, Zeroizing};
 
@@ -105,6 +106,9 @@ pub struct Options {
     /// [`Builder::max_model_bytes`].
     #[serde(default)]
     pub max_model_bytes: Option<u64>,
+    /// [`Builder::accepted_graphs`].
+    #[serde(default)]
+    pub accepted_graphs: Vec<Digest>,
     /// [`Builder::keep_models`].
     #[serde(default)]
     pub keep_models: Option<bool>,
@@ -214,6 +218,7 @@ impl Options {
             .labels(std::mem::take(&mut self.labels))
             .attributes(move || attributes.clone())
             .coordinator_keys(std::mem::take(&mut self.coordinator_keys))
+            .accepted_graphs(std::mem::take(&mut self.accepted_graphs))
             .secure_aggregation(self.secure_aggregation)
             .privacy(self.privacy)
             .seed(self.seed);

@@ -73,6 +73,7 @@ private let everything = ParticipantOptions(
     balancerCaPem: "the balancer's authority",
     proxy: "http://ward:secret@proxy.example:3128",
     maxModelBytes: 1_000_000,
+    acceptedGraphs: [String(repeating: "cd", count: 32)],
     keepModels: false,
     checkpointEvery: 1.5,
     trainingSlice: 0.25,

@@ -141,6 +141,10 @@ pub(crate) struct Run {
     /// Maximum size of a model, model file, local part of a model, and encoded update, in megabytes each
     #[arg(long, value_name = "MB", default_value_t = 256)]
     max_model_mb: u64,
+    /// SHA-256 digest of a graph file to accept; tasks with other graphs are refused. May be repeated [default: any
+    /// graph]
+    #[arg(long = "accept-graph", value_name = "HEX")]
+    accepted_graphs: Vec<Digest>,
     /// Training device: auto, cpu, cuda or metal
     #[arg(long, default_value = "auto")]
     device: DeviceChoice,
@@ -271,6 +275,7 @@ impl Run {
             })
             .coordinator_keys(self.coordinator_keys.iter().copied())
             .max_model_bytes(self.max_model_mb.saturating_mul(1_000_000))
+            .accepted_graphs(self.accepted_graphs.iter().copied())
             .on_event(move |event| {
                 spans.iter().for_each(|spans| trace(spans, event));
                 meters::count(event);

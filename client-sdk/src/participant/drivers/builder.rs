@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ring::rand::{SecureRandom, SystemRandom};
-use wire::Attributes;
 use wire::audit::AuditKey;
 use wire::certificate::Issuers;
+use wire::{Attributes, Digest};
 use zeroize::Zeroizing;
 
 use super::driven::{Around, Driven};
@@ -33,7 +33,7 @@ use crate::transport::retry::RetryPolicy;
 /// Callback that returns the device's state.
 pub(crate) type Report = Box<dyn Fn() -> DeviceState + Send + Sync>;
 
-/// Made by [`Participant::builder`].
+/// Collects the settings of a participant; made by [`Participant::builder`].
 pub struct Builder {
     settings: Settings,
     token: Option<Zeroizing<String>>,
@@ -289,6 +289,15 @@ impl Builder {
     #[must_use]
     pub fn max_model_bytes(mut self, bytes: u64) -> Self {
         self.settings.max_model_bytes = bytes;
+        self
+    }
+
+    /// The SHA-256 digests of the graphs that the app accepts, each of a file that `tributary model import` wrote. A
+    /// task with another graph is refused ([`Event::Refused`]) before its model is fetched. Tasks without a graph are
+    /// not affected. Default: any graph.
+    #[must_use]
+    pub fn accepted_graphs(mut self, digests: impl IntoIterator<Item = Digest>) -> Self {
+        self.settings.accepted_graphs = digests.into_iter().collect();
         self
     }
 

@@ -17,6 +17,7 @@ use zeroize::Zeroizing;
 
 use super::ahead::UpdateMismatch;
 use crate::identity::{CertificateError, IdentityError};
+use crate::participant::checks::graphs::GraphRefusal;
 use crate::participant::checks::policy::TooStale;
 use crate::participant::checks::provenance::ProvenanceError;
 use crate::participant::checks::size::TooLarge;
@@ -66,6 +67,8 @@ pub(in crate::participant) enum SessionError {
     #[error(transparent)]
     Staleness(#[from] TooStale),
     #[error(transparent)]
+    Graph(#[from] GraphRefusal),
+    #[error(transparent)]
     TooLarge(#[from] TooLarge),
     #[error(transparent)]
     Provenance(#[from] ProvenanceError),
@@ -89,6 +92,7 @@ impl SessionError {
             Self::TrainedAhead(_) => RefusalCode::Assignment,
             Self::NoBatch { .. } | Self::SmallBatch { .. } | Self::OtherBatch { .. } => RefusalCode::Policy,
             Self::TooManyDraws | Self::NoDraw => RefusalCode::Protocol,
+            Self::Graph(_) => RefusalCode::App,
             Self::TooLarge(_) => RefusalCode::TooLarge,
             Self::Provenance(_) => RefusalCode::Provenance,
         }

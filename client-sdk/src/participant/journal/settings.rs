@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use wire::Digest;
 use wire::audit::AuditKey;
 use wire::certificate::Issuers;
 use zeroize::Zeroizing;
@@ -43,6 +44,8 @@ pub struct Settings {
     pub privacy: PrivacyPolicy,
     /// Maximum bytes of a model, of its local state and of an encoded update, each.
     pub max_model_bytes: u64,
+    /// Digests of the graphs that it trains; empty for any graph.
+    pub accepted_graphs: Vec<Digest>,
     /// Whether the journal keeps published models for the app.
     pub keep_models: bool,
     /// Required state of the device; any state by default.
@@ -68,6 +71,7 @@ impl Default for Settings {
             security: SecurityPolicy::default(),
             privacy: PrivacyPolicy::default(),
             max_model_bytes: USUAL_MAX_MODEL_BYTES,
+            accepted_graphs: Vec::new(),
             keep_models: true,
             device: None,
             #[cfg(feature = "deliberate-faults")]

@@ -72,6 +72,9 @@ public struct ParticipantOptions: Encodable, Equatable, Sendable {
     /// Bytes of the largest model (4 for each parameter), file, local state and encoded update that is accepted, each; a checkpoint may have
     /// four times as many. Default: 256 000 000.
     public var maxModelBytes: Int?
+    /// The SHA-256 digests of the graph files that are accepted, 64 hexadecimal digits each, as `sha256sum` shows them. Tasks with other
+    /// graphs are refused. Default: any graph.
+    public var acceptedGraphs: [String]
     /// Whether the journal keeps a model of each task for the app (`model(of:)`), and the participant fetches the last version once the task
     /// is over. All of them take at most `maxModelBytes`; the oldest are dropped first. Default: yes.
     public var keepModels: Bool?
@@ -112,6 +115,7 @@ public struct ParticipantOptions: Encodable, Equatable, Sendable {
         balancerCaPem: String? = nil,
         proxy: String? = nil,
         maxModelBytes: Int? = nil,
+        acceptedGraphs: [String] = [],
         keepModels: Bool? = nil,
         checkpointEvery: TimeInterval? = nil,
         trainingSlice: TimeInterval? = nil,
@@ -141,6 +145,7 @@ public struct ParticipantOptions: Encodable, Equatable, Sendable {
         self.balancerCaPem = balancerCaPem
         self.proxy = proxy
         self.maxModelBytes = maxModelBytes
+        self.acceptedGraphs = acceptedGraphs
         self.keepModels = keepModels
         self.checkpointEvery = checkpointEvery
         self.trainingSlice = trainingSlice
@@ -164,6 +169,7 @@ public struct ParticipantOptions: Encodable, Equatable, Sendable {
         case signedRequests = "signed_requests"
         case balancerCaPem = "balancer_ca_pem"
         case maxModelBytes = "max_model_bytes"
+        case acceptedGraphs = "accepted_graphs"
         case keepModels = "keep_models"
         case checkpointEvery = "checkpoint_every_ms"
         case trainingSlice = "training_slice_ms"
@@ -195,6 +201,7 @@ public struct ParticipantOptions: Encodable, Equatable, Sendable {
         try fields.encodeIfPresent(balancerCaPem, forKey: .balancerCaPem)
         try fields.encodeIfPresent(proxy, forKey: .proxy)
         try fields.encodeIfPresent(maxModelBytes, forKey: .maxModelBytes)
+        try fields.encodeIfPresent(acceptedGraphs.isEmpty ? nil : acceptedGraphs, forKey: .acceptedGraphs)
         try fields.encodeIfPresent(keepModels, forKey: .keepModels)
         try fields.encodeMilliseconds(checkpointEvery, forKey: .checkpointEvery)
         try fields.encodeMilliseconds(trainingSlice, forKey: .trainingSlice)

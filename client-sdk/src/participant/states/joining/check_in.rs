@@ -10,7 +10,7 @@ use wire::participant::{
 use wire::problem::ProblemType;
 use wire::{TaskId, round_trip};
 
-use super::join::{accept, accept_staleness};
+use super::join::{accept, accept_task};
 use crate::clock::Now;
 use crate::participant::api::error::{ParticipantError, problem_of};
 use crate::participant::api::event::Event;
@@ -152,7 +152,7 @@ impl CheckIn {
         let place = assignment.attempt_key();
         let session = core.session.take().filter(|session| session.place == place);
         let session = of_session(core, &assignment, session);
-        let session = match session.and_then(|session| accept_staleness(core, &assignment).map(|()| session)) {
+        let session = match session.and_then(|session| accept_task(core, &assignment).map(|()| session)) {
             Ok(session) => session,
             Err(error) => return core.refuse(place, &error, None),
         };

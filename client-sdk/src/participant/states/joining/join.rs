@@ -13,6 +13,7 @@ use zeroize::Zeroizing;
 
 use crate::clock::Now;
 use crate::identity;
+use crate::participant::checks::graphs::check_graph;
 use crate::participant::journal::session::{Session, SessionError, round};
 use crate::participant::states::core::Core;
 
@@ -27,9 +28,10 @@ pub(in crate::participant) fn accept(core: &Core, terms: Option<&SessionTerms>) 
     own_certificate(core).map(drop)
 }
 
-/// Checks that this participant accepts the task's limit on staleness. Irrelevant where the coordinator can read every
-/// update.
-pub(in crate::participant) fn accept_staleness(core: &Core, assignment: &Assignment) -> Result<(), SessionError> {
+/// Checks that the app accepts the task's graph, and its limit on staleness. The limit is irrelevant where the
+/// coordinator can read every update.
+pub(in crate::participant) fn accept_task(core: &Core, assignment: &Assignment) -> Result<(), SessionError> {
+    check_graph(&core.settings.accepted_graphs, assignment.model.architecture.as_ref())?;
     let is_secure = assignment.secure_aggregation.is_some();
     let asked = assignment.encoding.staleness.map_or(0, |rule| rule.max);
     core.settings.security.objection_to_staleness(asked).filter(|_| is_secure).map_or(Ok(()), |error| Err(error.into()))

@@ -16,7 +16,7 @@ use crate::participant::api::event::Event;
 use crate::participant::journal::record::Record;
 use crate::participant::journal::snapshot::{self, HeldRecord, HeldUpdateId, LocalState};
 use crate::participant::states::core::{Core, persist};
-use crate::participant::states::joining::join::{accept, accept_staleness};
+use crate::participant::states::joining::join::{accept, accept_task};
 use crate::participant::states::state::{CheckIn, Fetch, State};
 use crate::participant::task::plan::Plan;
 
@@ -91,7 +91,7 @@ impl Core {
 
 /// Checks a training by the rules of a round.
 fn plan(core: &Core, assignment: Box<Assignment>) -> Result<Plan, String> {
-    let accepted = accept_staleness(core, &assignment);
+    let accepted = accept_task(core, &assignment);
     let accepted = accepted.and_then(|()| accept(core, assignment.secure_aggregation.as_ref()));
     accepted.map_err(|error| error.to_string())?;
     if core.is_ineligible(assignment.task) {

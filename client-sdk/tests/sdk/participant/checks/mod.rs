@@ -1,3 +1,4 @@
 //! Limits that an app sets.
 
+mod graphs;
 mod size;

@@ -12,7 +12,7 @@ use crate::support::device::{Device, cohort, finish, published, refusals, run_un
 use crate::support::{settings, task};
 
 /// Returns one device's reason for leaving. It left at once, without fetching the model.
-fn refusal(settings: &Settings, spoil: impl FnOnce(&mut crate::support::cohort::World)) -> String {
+pub(super) fn refusal(settings: &Settings, spoil: impl FnOnce(&mut crate::support::cohort::World)) -> String {
     let hub = Hub::new(3, 1);
     hub.world(spoil);
     let mut devices: Vec<_> = (0..3).map(|index| Device::new(index, &hub, settings.clone())).collect();

@@ -103,6 +103,11 @@ public data class ParticipantOptions(
      */
     val maxModelBytes: Long? = null,
     /**
+     * The SHA-256 digests of the graph files that are accepted, 64 hexadecimal digits each, as `sha256sum` shows them. Tasks with other
+     * graphs are refused. Default: any graph.
+     */
+    val acceptedGraphs: List<String> = emptyList(),
+    /**
      * Whether the journal keeps a model of each task for the app ([Participant.model]), and the participant fetches the last version once
      * the task is over. All of them take at most [maxModelBytes]; the oldest are dropped first. Default: yes.
      */
@@ -161,6 +166,7 @@ public data class ParticipantOptions(
         "balancer_ca_pem" to json(balancerCaPem),
         "proxy" to json(proxy),
         "max_model_bytes" to json(maxModelBytes),
+        "accepted_graphs" to acceptedGraphs.takeIf { it.isNotEmpty() }?.let { all -> JsonArray(all.map { JsonPrimitive(it) }) },
         "keep_models" to json(keepModels),
         "checkpoint_every_ms" to json(checkpointEvery),
         "training_slice_ms" to json(trainingSlice),

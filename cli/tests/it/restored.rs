@@ -69,8 +69,9 @@ pub(crate) fn the_same_cohort_goes_on(folder: &Path, mut served: Served, rows: &
         let shown = show(&served)["behind"].clone();
         (shown["participants"] == 3).then_some(shown)
     });
+    // Rounds may have ended between the look at them and the stop.
     let (next, seen) = (behind["next_round"].as_u64(), behind["seen_round"].as_u64());
-    assert!(next.is_some_and(|next| Some(next) <= last) && seen >= last, "{behind}, {last:?}");
+    assert!(next.is_some() && next <= seen && seen >= last, "{behind}, {last:?}");
     let text = served.read(&["task", "show", "demo"]);
     assert!(text.contains("tributary task rebase"), "{text}");
 
@@ -80,7 +81,7 @@ pub(crate) fn the_same_cohort_goes_on(folder: &Path, mut served: Served, rows: &
             let rebased = served.operate(&["task", "rebase", "demo"]).data();
             assert_eq!(rebased["behind"], Value::Null);
         }
-        rounds(&served).into_iter().find(|round| round["state"] == "COMPLETED" && round["number"].as_u64() > last)
+        rounds(&served).into_iter().find(|round| round["state"] == "COMPLETED" && round["number"].as_u64() > seen)
     });
     assert_eq!((&completed["reported"], &completed["dropped"]), (&Value::from(3), &Value::from(0)), "{completed}");
 }

@@ -12,7 +12,8 @@ trap 'rm -rf "$work"' EXIT
 
 export PATH="$(dirname "$binary"):$PATH" TRIBUTARY=$root LIBRARY=$libraries
 cd "$root/docs"
-python3 site/tutorials.py tutorials/operator.md tutorials/app-developer.md tutorials/app-developer-rust.md tutorials/auditor.md operations/rotation.md
+python3 site/tutorials.py tutorials/operator.md tutorials/app-developer.md tutorials/auditor.md operations/rotation.md \
+    --twice tutorials/app-developer-rust.md
 python3 site/commands.py
 python3 site/zoo.py "$binary" 5
 if ! { python3 -m venv "$work/venv" && timeout 120 "$work/venv/bin/pip" install --quiet --disable-pip-version-check \

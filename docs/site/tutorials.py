@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Runs the commands of pages as a reader would: tutorials.py PAGE…, each in a bash and an empty folder of its own.
+"""Runs the commands of pages as a reader would: tutorials.py PAGE… [--twice PAGE…], each in a bash and an empty folder of its own.
+
+Pages after `--twice` run twice in one bash, as by a reader who repeats them while the first run's programs go on.
 
 Blocks of `sh` run in their order and must succeed. Of `sh fails` each line must fail. `sh once` is what the environment has already: a build.
 The programs that the page names are on the PATH.
@@ -34,8 +36,10 @@ def run(commands):
     """How commands of a shell ended, and what they said."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+") as output:
         # A session of its own: what the page starts ends with it. A file, since what it leaves running holds the output.
+        # Folders that it makes with `mktemp` go with its own.
+        own = {**os.environ, "FOLDER": folder, "TMPDIR": folder}
         command = ["bash", "-c", commands]
-        shell = subprocess.Popen(command, cwd=folder, stdout=output, stderr=output, start_new_session=True)
+        shell = subprocess.Popen(command, cwd=folder, env=own, stdout=output, stderr=output, start_new_session=True)
         try:
             status = shell.wait(LIMIT_S)
         except subprocess.TimeoutExpired:
@@ -49,12 +53,17 @@ def run(commands):
 
 
 def main():
+    times = 1
     for path in sys.argv[1:]:
+        if path == "--twice":
+            times = 2
+            continue
         started = time.monotonic()
-        status, output = run(script(pathlib.Path(path).read_text()))
+        commands = ['cd "$FOLDER"\n' + script(pathlib.Path(path).read_text())] * times
+        status, output = run("\n".join(commands))
         if status != 0:
             sys.exit(f"{output}\n{path}: {status}")
-        print(f"{path}: its commands ran, in {time.monotonic() - started:.0f} s")
+        print(f"{path}: its commands ran{' twice' * (times == 2)}, in {time.monotonic() - started:.0f} s")
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ def main():
         threads = [
             threading.Thread(
                 target=site,
-                args=(f"{folder}/site-{number}", operator.enroll(f"site-{number}"), images[train][number::SITES], classes[train][number::SITES]),
+                args=(f"{folder}/site-{number}", operator.enroll(), images[train][number::SITES], classes[train][number::SITES]),
             )
             for number in range(SITES)
         ]

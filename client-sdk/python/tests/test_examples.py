@@ -82,8 +82,10 @@ class Examples(unittest.TestCase):
                 "OPENBLAS_NUM_THREADS": "1",
             }
             with unittest.mock.patch.dict(os.environ, known):
-                client = nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3", coalesce_streams=True, record_timing=False)
-                client.execute(cwd=running.folder)
+                # As it is, and again: with another kernel, and the same coordinator.
+                for _ in range(2):
+                    client = nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3", coalesce_streams=True, record_timing=False)
+                    client.execute(cwd=running.folder)
         outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
         self.assertTrue(any("image/png" in output.get("data", {}) for output in outputs), "a plot was drawn")
         self.assertTrue(any("<table" in output.get("data", {}).get("text/html", "") for output in outputs), "a table was shown")

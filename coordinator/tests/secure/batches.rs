@@ -133,6 +133,31 @@ async fn draw_without_all_nonces_ends_and_another_begins() {
 }
 
 #[tokio::test]
+async fn newcomers_form_batches_of_their_own() {
+    let mut world = World::with(15, batches_of_three).await;
+    let late = world.members.split_off(9);
+    world.draw_batches().await;
+    let earlier: Vec<_> = world.members.iter().map(Member::batch_id).collect();
+    world.members.extend(late);
+    // Six offers are fewer than a cohort of nine, so the draw begins after a minute.
+    for _ in 0..8 {
+        for member in &mut world.members[9..] {
+            if member.batch_id().is_none() {
+                member.draw_batch(&world.t).await;
+            }
+        }
+        world.t.advance(std::time::Duration::from_secs(21));
+    }
+    for at in 0..15 {
+        let members = batch(&world, at);
+        assert_eq!(members.len(), SIZE, "member {at}");
+        assert!(members.iter().all(|other| (*other < 9) == (at < 9)), "member {at}: {members:?}");
+    }
+    let after: Vec<_> = world.members.iter().take(9).map(Member::batch_id).collect();
+    assert_eq!(after, earlier);
+}
+
+#[tokio::test]
 async fn offer_is_replaced_until_the_pool_is_fixed() {
     let mut world = World::with(9, batches_of_three).await;
     world.t.work().await;

@@ -20,7 +20,7 @@ import torch
 import tributary as tb
 from torch import nn
 
-TASK, WIDTH, HEADS, TOKENS = "newsgroups", 384, 12, 24
+TASK, WIDTH, HEADS, TOKENS = "newsgroups", 384, 12, 16
 #: Of a text's vector before the head.
 LENGTH = 12.0
 RANK, ALPHA, LAYERS = 16, 32.0, ("blocks.*.query.weight", "blocks.*.value.weight", "head.weight")
@@ -180,7 +180,7 @@ def federated(model, folder, parts, rounds):
 
 def main():
     options = argparse.ArgumentParser(description="federated LoRA of all-MiniLM-L6-v2")
-    for name, default in {"sites": 20, "messages": 16, "rounds": 10, "blocks": 6, "test": 1000}.items():
+    for name, default in {"sites": 20, "messages": 8, "rounds": 10, "blocks": 6, "test": 1000}.items():
         options.add_argument(f"--{name}", type=int, default=default)
     options.add_argument("--pooled", action="store_true", help="also train on all messages in one place")
     given = options.parse_args()

@@ -123,6 +123,22 @@ class Examples(unittest.TestCase):
         self.assertRegex(said[0], "conv.*gemm|conv.*mat_mul")
         self.assertGreater(float(said[-1].split()[-1]), 0.8)
 
+    @installed("torch", "onnx", "onnxscript", "safetensors", "tokenizers", "all_minilm_l6_v2", "orangecontrib")
+    def test_adapters_of_a_language_model_are_learnt(self):
+        """One block of six, ten sites and two rounds, so that it takes seconds."""
+        few = ["--sites", "10", "--messages", "4", "--rounds", "2", "--blocks", "1", "--test", "40"]
+        with federation() as running:
+            known = {"TRIBUTARY_SERVER": running.url, "TRIBUTARY_CA": running.ca, "TRIBUTARY_TOKEN": running.token, "OMP_NUM_THREADS": "1"}
+            command = [sys.executable, EXAMPLES / "minilm_lora.py", *few]
+            done = subprocess.run(command, check=True, capture_output=True, text=True, env={**os.environ, **known})
+            self.assertEqual(running.operator.task("newsgroups")["status"], "COMPLETED")
+            adapters = running.operator.model("newsgroups")
+        print("adapters of a language model:", done.stdout.strip().splitlines()[-1])
+        losses = [float(loss) for loss in re.findall(r"training loss (\S+)", done.stdout)]
+        self.assertEqual(len(losses), 2)
+        self.assertLess(losses[1], losses[0])
+        self.assertEqual({name.rsplit(".", 1)[0] for name in adapters}, {"blocks.0.query.weight", "blocks.0.value.weight", "head.weight"})
+
     @installed("sklearn", "jax")
     def test_jax(self):
         from sklearn.datasets import load_digits

@@ -1,5 +1,6 @@
 """Models as graphs: imported from ONNX files that PyTorch wrote, computed, saved, and trained against a real coordinator."""
 
+import hashlib
 import json
 import pathlib
 import tempfile
@@ -12,6 +13,8 @@ from federation import federation, line
 #: Small networks with outputs and gradients by PyTorch.
 FILES = pathlib.Path(__file__).parents[2] / "src" / "train" / "graph" / "imported"
 CLEAR = {"secure_aggregation": {"enabled": False}, "training": {"epochs": 3, "batch_size": 16, "learning_rate": 0.05}}
+#: Adapters of rank 2 of the network `table`.
+ADAPTERS = {"first.weight.lora_a": (2, 7), "first.weight.lora_b": (9, 2)}
 
 
 def told(name):
@@ -175,6 +178,28 @@ class Trains(unittest.TestCase):
         ]:
             with self.assertRaisesRegex(tb.UpdateError, words):
                 task.train(given, right)
+
+    def test_shared_adapters_train_on_a_brought_base(self):
+        model, (inputs, targets) = table(), cases(64)
+        lora = {"method": "lora", "adapters": "shared", "layers": ["first.weight"], "rank": 2, "alpha": 4.0}
+        with federation() as running:
+            base = model.save(running.folder / "base") / "model.safetensors"
+            spec = {**line("table", cohort=1, **CLEAR), "model": {}, "personalization": lora, "metrics": ["train_loss"]}
+            running.operator.create(spec, model=model)
+            stored = running.operator.task("table")["spec"]
+            options = {**running.options("table", task="table"), "secure_aggregation": {"required": False}}
+            with tb.participant(**options, base_model=base, trains_adapters=True) as me:
+                for task in me.tasks():
+                    self.assertEqual({name: array.shape for name, array in task.parameters.items()}, ADAPTERS)
+                    np.testing.assert_array_equal(task.base.parameters["kind.weight"], model.tensors["kind.weight"])
+                    self.assertTrue(task.train(inputs, targets))
+            published = running.operator.model("table")
+            losses = [round["metrics"]["train_loss"]["value"] for round in running.operator.rounds("table")]
+        self.assertEqual(stored["personalization"]["base_sha256"], hashlib.sha256(base.read_bytes()).hexdigest())
+        self.assertNotIn("initial", stored["model"])
+        self.assertEqual({name: array.shape for name, array in published.items()}, ADAPTERS)
+        self.assertGreater(abs(published["first.weight.lora_b"]).max(), 0)
+        self.assertLess(losses[1], losses[0])
 
     def test_next_token_of_a_task_file_takes_whole_numbers(self):
         model = tb.import_onnx(FILES / "recurrent.onnx", loss="next_token")

@@ -78,11 +78,11 @@ def _floats(value: Any) -> np.ndarray | None:
 
 
 def written(arrays: Mapping[str, np.ndarray]) -> bytes:
-    """Arrays of float32 as a safetensors file, in their order."""
+    """Arrays of float32 as a safetensors file, in their order. Equal arrays give the bytes that the SDK in Rust writes."""
     about, start = {}, 0
     for name, array in arrays.items():
         about[name] = {"dtype": "F32", "shape": list(array.shape), "data_offsets": [start, start + array.nbytes]}
         start += array.nbytes
-    header = json.dumps(about).encode()
+    header = json.dumps(about, ensure_ascii=False, separators=(",", ":")).encode()
     header += b" " * (-len(header) % 8)
     return b"".join([len(header).to_bytes(8, "little"), header, *(array.tobytes() for array in arrays.values())])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import urllib.parse
@@ -141,6 +142,8 @@ class Operator:
         ``model`` is what the task starts from: a ``torch.nn.Module``, arrays by name or nested as JAX has them, or the path of a
         safetensors file. It takes the place of ``initial`` in ``[model]``. A task without an architecture has its tensors.
         A :class:`tributary.GraphModel` is the architecture, too: devices train it without code of their own.
+        With shared adapters (``lora``) the model is their frozen base. The task names its digest, and each device brings the file
+        (``base_model`` of :func:`tributary.participant`), for example the one that :meth:`tributary.GraphModel.save` wrote.
 
         ``key`` makes a repetition return the first answer; one is made up otherwise.
 
@@ -155,7 +158,7 @@ class Operator:
         return self.request("POST", "/v1/tasks", body, headers={"Idempotency-Key": key or str(uuid.uuid4())})
 
     def _start_from(self, spec: dict[str, Any], model: Any) -> None:
-        """Uploads the model that a task starts from, if any, and names it in the task."""
+        """Uploads the model that a task starts from, if any, and names it in the task. Names the base of shared adapters by digest."""
         if model is None:
             return
         file = initial.model_file(model)
@@ -166,12 +169,17 @@ class Operator:
             about["architecture"] = model.architecture
         if not about.get("architecture") and not about.get("tensors"):
             about["tensors"] = initial.tensors(file)
+        spec["model"] = about
+        how = spec.get("personalization")
+        if isinstance(how, Mapping) and how.get("adapters") == "shared":
+            spec["personalization"] = {"base_sha256": hashlib.sha256(file).hexdigest(), **how}
+            about.pop("initial", None)
+            return
         about["initial"] = initial.upload(
             file,
             lambda path, body: self.request("PUT", path, body),
             lambda path, part: self._send("PUT", path, part, "application/octet-stream"),
         )
-        spec["model"] = about
 
     def tasks(self, **query: Any) -> list[dict[str, Any]]:
         """All tasks, newest first; ``state="ACTIVE"`` narrows down."""

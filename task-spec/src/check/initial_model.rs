@@ -11,7 +11,8 @@ impl TaskSpec {
         checks.require(
             !self.personalization.as_ref().is_some_and(Personalization::shares_adapters),
             FIELD,
-            "must be left out: with shared adapters, devices draw the frozen model from model.seed",
+            "must be left out: with shared adapters, devices draw the frozen model from model.seed, or bring that of \
+             personalization.base_sha256",
         );
         checks.require_with(!matches!(initial, InitialModel::File(_)), FIELD, || {
             format!(

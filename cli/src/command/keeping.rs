@@ -39,7 +39,9 @@ impl Whose {
     }
 }
 
+/// The parts of these commands. Called before they read keys: a core dump would hold them.
 pub(super) fn parts() -> Outcome<Parts> {
+    coordinator::forbid_core_dumps();
     Parts::system().map_err(|error| serve::start_failure(&error))
 }
 

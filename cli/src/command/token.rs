@@ -5,7 +5,6 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use coordinator::Parts;
 use wire::admin::{
     CreateEnrollmentToken, CreateOperatorToken, EnrollmentTokenReply, OperatorTokenReply, OperatorTokenView, Role,
 };
@@ -14,7 +13,7 @@ use wire::{TaskId, TokenId};
 
 use crate::arguments::{parse_id, parse_label};
 use crate::command::participant::find;
-use crate::command::serve;
+use crate::command::{keeping, serve};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Cells, Output, Table, day, when};
 use crate::server::{IdempotencyArgs, PartArgs, ServerArgs};
@@ -190,7 +189,7 @@ impl Create {
             }
         };
         let request = self.of_operator().ok_or_else(|| Failure::new(Exit::Usage, "give --role and --name"))?;
-        let parts = Parts::system().map_err(|error| serve::start_failure(&error))?;
+        let parts = keeping::parts()?;
         let show = |made: &OperatorTokenReply| output.must_answer(made, || words(made));
         let made = coordinator::create_operator_token_offline(&config, parts, &request, show).await;
         made.map(drop).map_err(|error| serve::token_failure(&error))

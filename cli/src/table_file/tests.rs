@@ -285,3 +285,26 @@ fn parquet_is_read_as_pandas_writes_it_and_its_rows_are_named() {
     let broken = format!("parquet:{}", path.display()).parse::<TablePath>().unwrap().read().unwrap_err();
     assert!(chain(&broken).contains("is no Parquet file that can be read: "), "{broken:?}");
 }
+
+#[test]
+fn column_of_another_compression_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ward.parquet");
+    parquet_file(&path, Compression::UNCOMPRESSED);
+    // This build does not write Zstandard. The footer states the codec of a column after the column's path.
+    let mut bytes = std::fs::read(&path).unwrap();
+    let uncompressed = b"\x04sick\x15\x00";
+    let at = bytes.windows(uncompressed.len()).position(|part| part == uncompressed).unwrap();
+    bytes[at + uncompressed.len() - 1] = 0x0c;
+    std::fs::write(&path, bytes).unwrap();
+    let table = format!("parquet:{}", path.display()).parse::<TablePath>().unwrap().read().unwrap();
+    let words = "features = [{ column = \"ward\", one_of = [\"general\", \"icu\"] }]";
+    assert_eq!(
+        table.fit(&spec(words)).unwrap().table().unwrap().row(0),
+        [0.0, 1.0],
+        "a column of the usual compression"
+    );
+    let told = chain(&table.fit(&spec(&format!("{words}\nlabel = {{ column = \"sick\" }}"))).unwrap_err());
+    assert!(told.contains("column `sick`: is compressed with ZSTD, and a column must be"), "{told}");
+    assert!(told.ends_with("with `compression=\"snappy\"`"), "{told}");
+}

@@ -17,9 +17,12 @@ fn the_limit_of_files_is_raised_and_connections_fit_into_it() {
     let server = Served::until(command, "serving");
     let process = server.process.0.id();
     let limits = std::fs::read_to_string(format!("/proc/{process}/limits")).unwrap();
-    let files = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
-    let numbers: Vec<_> = files.split_whitespace().filter(|word| word.parse::<u32>().is_ok()).collect();
-    assert_eq!(numbers, ["300", "300"], "soft and hard");
+    let limit = |name: &str| {
+        let line = limits.lines().find(|line| line.starts_with(name)).unwrap();
+        line.split_whitespace().filter(|word| word.parse::<u32>().is_ok()).collect::<Vec<_>>()
+    };
+    assert_eq!(limit("Max open files"), ["300", "300"], "soft and hard");
+    assert_eq!(limit("Max core file size"), ["0", "0"], "its memory has keys");
     // Far more connections than files: all but some are dropped, and an operator comes through.
     let address = server.url.rsplit('/').next().unwrap().replace("localhost", "127.0.0.1");
     let crowd: Vec<_> = (0..600).filter_map(|_| TcpStream::connect(&address).ok()).collect();

@@ -37,3 +37,24 @@ pub(crate) async fn unmasked_private_tasks(store: &Store) -> Result<UnmaskedPriv
         found.extend(page.iter().filter(|task| is_exposed(&task.spec)).map(|task| task.id));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use federation::id::Digest;
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn inputs_and_partial_sums_are_excluded() {
+        let (private, other) = (TaskId(Uuid::from_u128(1)), TaskId(Uuid::from_u128(2)));
+        let tasks = UnmaskedPrivateTasks(HashSet::from([private]));
+        for used_as in BlobUse::ALL {
+            let is_excluded = |task| {
+                tasks.expose(&BlobReference { digest: Digest([1; 32]), used_as, task, number: 1, bytes: Some(8) })
+            };
+            let is_unreleased = matches!(used_as, BlobUse::Input | BlobUse::PartialSum);
+            assert_eq!((is_excluded(private), is_excluded(other)), (is_unreleased, false), "{used_as}");
+        }
+    }
+}

@@ -284,4 +284,16 @@ mod tests {
             assert_eq!(printed(names, listen), expected, "{names:?} {listen}");
         }
     }
+
+    #[test]
+    fn builds_without_gpus_give_no_reason_for_the_cpu() {
+        let reason = |device: &str| {
+            let mut config = Config::default();
+            config.aggregation.device = device.to_owned();
+            aggregator(&config).unwrap().1
+        };
+        assert_eq!(reason("cpu"), Some(DeviceReason::AskedFor));
+        let has_gpus = cfg!(any(feature = "cuda", feature = "wgpu"));
+        assert_eq!(reason("auto").is_none(), !has_gpus);
+    }
 }

@@ -170,6 +170,8 @@ struct ServedModel {
 
 impl Serve {
     pub(super) async fn run(self, output: Output) -> Outcome {
+        // Before the token and the key of its certificate are read.
+        coordinator::forbid_core_dumps();
         let from = self.from()?;
         let settings = self.settings()?;
         let files = self.certificate.as_deref().zip(self.key.as_deref());

@@ -7,6 +7,7 @@ use axum::body::Body;
 use axum::extract::State;
 use federation::id::TokenId;
 use http::{HeaderMap, StatusCode};
+use store::Transaction;
 use store::entity::token::EnrollmentToken;
 use task_spec::is_name;
 use wire::admin::{CreateEnrollmentToken, EnrollmentTokenReply};
@@ -69,11 +70,7 @@ pub(in crate::http) async fn create(
         .transact("create_enrollment_token", |tx| {
             Box::pin(async move {
                 Key::only_once(key, tx, row_ref.id, now).await?;
-                if let Some(there) = tx.participant_by_name(&row_ref.name).await?
-                    && there.revoked_at.is_none()
-                {
-                    return Err(Error::Conflict(format!("there is a participant called {:?} already", row_ref.name)));
-                }
+                name_is_free(tx, &row_ref.name).await?;
                 if let Some(id) = row_ref.participant {
                     let there = tx.participant(id).await?;
                     let there = there.ok_or_else(|| Error::NotFound(format!("there is no participant {id}")))?;
@@ -90,4 +87,18 @@ pub(in crate::http) async fn create(
         .await?;
     tracing::info!(token = %row.id, "enrolment token {} created by operator {:?}", row.id, bearer.name);
     Ok((StatusCode::CREATED, Json(EnrollmentTokenReply { id: row.id, token, expires_at: row.expires_at })))
+}
+
+/// Checks that no participant has this name.
+///
+/// # Errors
+/// [`Error::Conflict`]; errors of the store.
+async fn name_is_free(tx: &mut Transaction<'_>, name: &str) -> Result<()> {
+    match tx.participant_by_name(name).await? {
+        Some(there) if there.revoked_at.is_none() => Err(Error::Conflict(format!(
+            "there is a participant called {name:?} already; with its journal it needs no token, and without it one for \
+             its id (`participant`)"
+        ))),
+        Some(_) | None => Ok(()),
+    }
 }

@@ -433,6 +433,16 @@ mod tests {
         assert!(log.contains("request abc-7 failed") && log.contains("password=geheim"), "{log}");
     }
 
+    #[tokio::test]
+    async fn page_names_the_request_only_of_a_fault() {
+        for (error, is_named) in [(Error::fault("geheim"), true), (Error::NotFound("there is none".to_owned()), false)]
+        {
+            let page = error.respond_as_page("abc-7").into_body();
+            let page = axum::body::to_bytes(page, usize::MAX).await.unwrap();
+            assert_eq!(String::from_utf8_lossy(&page).contains("abc-7"), is_named, "{error}");
+        }
+    }
+
     #[test]
     fn a_fault_tells_the_peer_nothing_but_where_to_look() {
         let problem = Error::fault("password=geheim").problem();

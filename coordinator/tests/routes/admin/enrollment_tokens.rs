@@ -11,7 +11,8 @@ async fn tokens_have_bounds() {
     let t = TestCoordinator::start().await;
     t.enroll("taken").await;
     let post = async |body: Value| t.post(&t.operator, route::ENROLLMENT_TOKENS, &body).await;
-    post(json!({ "name": "taken" })).await.problem(ProblemType::Conflict);
+    let detail = post(json!({ "name": "taken" })).await.problem(ProblemType::Conflict);
+    assert!(detail.contains("with its journal it needs no token"), "{detail}");
     post(json!({ "name": "no blanks" })).await.problem(ProblemType::InvalidValue);
     post(json!({ "valid_for_ms": 0 })).await.problem(ProblemType::InvalidValue);
     post(json!({ "valid_for_ms": 31_u64 * 24 * 3600 * 1000 })).await.problem(ProblemType::InvalidValue);

@@ -1,3 +1,5 @@
+//! NPZ files of NumPy, and files that are damaged in every way that the reader names.
+
 use super::array::{Array, Elements};
 use super::{NpzError, array, arrays};
 

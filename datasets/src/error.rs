@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::limits;
+use crate::npz::NpzError;
 
 /// Errors when data are read, generated or partitioned. Each message states what was wrong and what would be right.
 #[derive(Debug, thiserror::Error)]
@@ -77,6 +78,9 @@ pub enum DataError {
         position: usize,
         classes: usize,
     },
+    /// An NPZ file is damaged, too large or of another format.
+    #[error("cannot read the arrays of {}", .path.display())]
+    Npz { path: PathBuf, source: NpzError },
     /// A text exceeds the maximum size.
     #[error("{} is larger than {} bytes, the most that is read", .path.display(), limits::MAX_BYTES)]
     TextTooLarge { path: PathBuf },

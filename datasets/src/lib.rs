@@ -1,4 +1,4 @@
-//! Synthetic, IDX and text data, and ways to partition it among participants.
+//! Synthetic, IDX, NPZ and text data, and ways to partition it among participants.
 //!
 //! This crate reads or generates the data for the command line, the simulation, the examples and the tests, and
 //! partitions it. It knows nothing of rounds, devices or the network. All randomness comes from a seed, so several
@@ -17,6 +17,7 @@ mod error;
 mod federated;
 pub mod idx;
 mod limits;
+pub mod npz;
 pub mod partition;
 mod random;
 pub mod synthetic;

@@ -80,11 +80,12 @@ fn imported(
     onnx: &[u8],
     options: &Options,
     loss: Loss,
-    check: GradientCheck,
+    check: GradientCheck<'_>,
 ) -> Result<(Verified, Vec<Tensor>), String> {
     let Imported { graph, parameters, warnings } = import(onnx, options).map_err(|error| error.to_string())?;
     let values: Vec<f32> = parameters.iter().flat_map(|tensor| &tensor.values).copied().collect();
-    let mut found = verified(graph, loss, &values, check)?;
+    let model = GraphModel::new(graph, loss).map_err(|error| error.to_string())?;
+    let mut found = verified(Arc::new(model), &values, check)?;
     found.warnings = warnings.iter().map(ToString::to_string).chain(found.warnings).collect();
     Ok((found, parameters))
 }

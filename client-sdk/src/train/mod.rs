@@ -37,7 +37,8 @@ pub use self::device::{Device, DeviceChoice, DeviceError};
 pub use self::error::TrainError;
 pub use self::examples::{Column, Examples, TargetColumn};
 pub use self::graph::{
-    Derivative, GradientCheck, GraphPredictor, NamedTensor, Tensor, Verified, verified, verify_gradients,
+    Derivative, GradientCheck, GraphPredictor, NamedTensor, Tensor, Verified, training_speed, verified,
+    verify_gradients, verify_gradients_on,
 };
 pub use self::graph::{GraphInputs, GraphOutput, graph_gradient, graph_output};
 pub use self::scores::{Inputs, Predictor, Scores, scores};

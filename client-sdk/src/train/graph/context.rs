@@ -69,4 +69,11 @@ impl Gradients<'_> {
         let gradient = self.all.get_mut(*self.inputs.get(input)?)?;
         (!gradient.is_empty()).then_some(gradient)
     }
+
+    /// Calls `add` with the gradient of the first input, if it needs one.
+    pub(super) fn add_to_first(&mut self, add: impl FnOnce(&mut [f32])) {
+        if let Some(gradient) = self.of(0) {
+            add(gradient);
+        }
+    }
 }

@@ -31,5 +31,5 @@ pub(super) use self::measures::evaluate;
 pub(super) use self::memory::chunk;
 pub use self::predict::{GraphPredictor, NamedTensor};
 pub use self::tensor::Tensor;
-pub use self::verify::{Derivative, GradientCheck, Verified, verified, verify_gradients};
-pub use self::verify::{GraphInputs, GraphOutput, graph_gradient, graph_output};
+pub use self::verify::{Derivative, GradientCheck, Verified, training_speed, verified};
+pub use self::verify::{GraphInputs, GraphOutput, graph_gradient, graph_output, verify_gradients, verify_gradients_on};

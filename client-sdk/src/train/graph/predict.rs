@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use graph::{Element, GraphModel, Point};
+use graph::{Element, Graph, GraphModel, Point};
 use learning::Parameters;
 
 use super::executor::Executor;
@@ -53,22 +53,7 @@ impl GraphPredictor {
     /// [`TrainError::Inputs`] names an input that is missing, unknown, or of a wrong type or size; otherwise as
     /// [`Self::compute`].
     pub fn predict(&mut self, inputs: &[NamedTensor]) -> Result<Vec<NamedTensor>, TrainError> {
-        let graph = self.model.graph();
-        let wrong = |what: String| TrainError::Inputs { kind: KIND, what };
-        let names = || graph.inputs.iter().map(|input| format!("`{}`", input.name)).collect::<Vec<_>>().join(", ");
-        if let Some(other) = inputs.iter().find(|given| graph.inputs.iter().all(|input| input.name != given.name)) {
-            return Err(wrong(format!("the inputs {}, not `{}`", names(), other.name)));
-        }
-        let mut ordered = Vec::with_capacity(graph.inputs.len());
-        for input in &graph.inputs {
-            let mut given = inputs.iter().filter(|given| given.name == input.name);
-            let (Some(found), None) = (given.next(), given.next()) else {
-                return Err(wrong(format!("the inputs {}, each once", names())));
-            };
-            ordered.push(found);
-        }
-        let shapes: Vec<&[usize]> = ordered.iter().map(|given| &given.shape[..]).collect();
-        let point = graph.point_of(&shapes).map_err(TrainError::Graph)?;
+        let (ordered, point) = ordered(self.model.graph(), inputs)?;
         let values: Vec<&Tensor> = ordered.iter().map(|given| &given.values).collect();
         let outputs = self.compute(&values, point)?;
         let shapes = self.executor.prepare(point).map_err(TrainError::Graph)?;
@@ -97,11 +82,7 @@ impl GraphPredictor {
         }
         for (position, (input, given)) in graph.inputs.iter().zip(inputs).enumerate() {
             let expected = shapes.get(graph.input(position));
-            if (given.element(), given.len()) != (expected.element, expected.elements()) {
-                let (name, count, kind) = (&input.name, expected.elements(), described(expected.element));
-                let what = format!("{count} {kind} as `{name}`, not {} {}", given.len(), described(given.element()));
-                return Err(TrainError::Inputs { kind: KIND, what });
-            }
+            check(&input.name, (expected.element, expected.elements()), given)?;
         }
         if is_new {
             self.executor.set_parameters(self.parameters.values());
@@ -121,6 +102,46 @@ impl GraphPredictor {
     pub fn elements(&self) -> usize {
         self.executor.elements()
     }
+}
+
+/// The given inputs in the graph's order, with their batch and length.
+///
+/// # Errors
+/// As [`GraphPredictor::predict`], but for nodes.
+pub(super) fn ordered<'a>(
+    graph: &Graph,
+    inputs: &'a [NamedTensor],
+) -> Result<(Vec<&'a NamedTensor>, Point), TrainError> {
+    let wrong = |what: String| TrainError::Inputs { kind: KIND, what };
+    let names = || graph.inputs.iter().map(|input| format!("`{}`", input.name)).collect::<Vec<_>>().join(", ");
+    if let Some(other) = inputs.iter().find(|given| graph.inputs.iter().all(|input| input.name != given.name)) {
+        return Err(wrong(format!("the inputs {}, not `{}`", names(), other.name)));
+    }
+    let mut ordered = Vec::with_capacity(graph.inputs.len());
+    for input in &graph.inputs {
+        let mut given = inputs.iter().filter(|given| given.name == input.name);
+        let (Some(found), None) = (given.next(), given.next()) else {
+            return Err(wrong(format!("the inputs {}, each once", names())));
+        };
+        ordered.push(found);
+    }
+    let shapes: Vec<&[usize]> = ordered.iter().map(|given| &given.shape[..]).collect();
+    let point = graph.point_of(&shapes).map_err(TrainError::Graph)?;
+    for (input, given) in graph.inputs.iter().zip(&ordered) {
+        let expected = given.shape.iter().fold(1_usize, |product, &size| product.saturating_mul(size));
+        check(&input.name, (input.element, expected), &given.values)?;
+    }
+    Ok((ordered, point))
+}
+
+/// Checks type and number of an input's elements.
+fn check(name: &str, (element, count): (Element, usize), given: &Tensor) -> Result<(), TrainError> {
+    if (given.element(), given.len()) == (element, count) {
+        return Ok(());
+    }
+    let (expected, got) = (described(element), described(given.element()));
+    let what = format!("{count} {expected} as `{name}`, not {} {got}", given.len());
+    Err(TrainError::Inputs { kind: KIND, what })
 }
 
 fn described(element: Element) -> &'static str {

@@ -16,6 +16,7 @@ use graph::Operation;
 use self::matrix::Gemm;
 use self::normalize::Blocks;
 use super::context::{Context, Gradients, Step};
+use super::kernels::walk::Walk;
 use super::tensor::{Operand, Tensor};
 
 /// Computes the results of a node. `saved` is kept for [`backward`].
@@ -28,11 +29,7 @@ pub(super) fn forward(
     context: &mut Context,
 ) -> Step {
     let (arch, point) = (context.arch, context.point);
-    if let Operation::Recurrent(recurrence) = operation {
-        recurrent::forward(*recurrence, inputs, results, saved, context);
-        return Ok(());
-    }
-    let ([shape, ..], [result, ..]) = (shapes, results) else { return Ok(()) };
+    let ([shape, ..], [result, ..]) = (shapes, &mut *results) else { return Ok(()) };
     let (first, x) = match inputs {
         [first, ..] => (first.tensor, first.shape),
         [] => (&Tensor::Bool(Vec::new()), &[][..]),
@@ -64,32 +61,18 @@ pub(super) fn forward(
             Blocks::groups(x, *groups as usize, *epsilon).forward(inputs, result.f32_mut(), saved);
         }
         Operation::BatchNorm { epsilon } => normalize::batch_norm(inputs, *epsilon, result.f32_mut()),
-        Operation::Dropout { rate } => match context.dropout {
-            Some(seed) if *rate > 0.0 => normalize::dropout(*rate, seed, first.f32(), result.f32_mut(), saved),
-            Some(_) | None => {
-                saved.clear();
-                result.f32_mut().copy_from_slice(first.f32());
-            }
-        },
+        Operation::Dropout { rate } => normalize::dropout(*rate, context.dropout, first.f32(), result.f32_mut(), saved),
         Operation::Reshape { .. } => shape::copy_any(&shape::whole(shape), result, first),
         Operation::Transpose { order } => shape::copy_any(&shape::transpose(order, x, shape), result, first),
         Operation::Expand { .. } | Operation::Fill { .. } => shape::copy_any(&shape::expand(x, shape), result, first),
-        Operation::Concat { axis } => {
-            for (walk, input) in shape::concat(*axis as usize, inputs, shape).iter().zip(inputs) {
-                shape::copy_any(walk, result, input.tensor);
-            }
-        }
+        Operation::Concat { axis } => shape::concat(*axis as usize, inputs, shape, result),
         Operation::Slice { axis, start, end, step } => {
-            if let Some(walk) = shape::slice(*axis as usize, [*start, *end], *step, x, shape, point) {
-                shape::copy_any(&walk, result, first);
-            }
+            let walk = shape::slice(*axis as usize, [*start, *end], *step, x, shape, point);
+            walk.iter().for_each(|walk| shape::copy_any(walk, result, first));
         }
-        Operation::Gather { axis } => {
-            return select::gather(*axis as usize, x, first, pair(inputs)[1].i64(), result);
-        }
+        Operation::Gather { axis } => return select::gather(*axis as usize, x, first, pair(inputs)[1].i64(), result),
         Operation::GatherElements { axis } => {
-            let indices = pair(inputs)[1].i64();
-            return select::gather_elements(*axis as usize, [x, shape], first, indices, result);
+            return select::gather_elements(*axis as usize, [x, shape], first, pair(inputs)[1].i64(), result);
         }
         Operation::Pad { pads, with } => shape::pad(pads, *with, x, shape, first.f32(), result.f32_mut()),
         Operation::Resize { by, coordinates, .. } => {
@@ -99,8 +82,7 @@ pub(super) fn forward(
             shape::range(start.at(point).unwrap_or_default(), *step, result.i64_mut());
         }
         Operation::Triangle { upper, k } => shape::triangle(*upper, *k, x, first, result),
-        // Above, since it has several results.
-        Operation::Recurrent(_) => {}
+        Operation::Recurrent(recurrence) => recurrent::forward(*recurrence, inputs, results, saved, context),
     }
     Ok(())
 }
@@ -120,57 +102,10 @@ pub(super) fn backward(operation: &Operation, done: &Done<'_>, gradients: &mut G
     let ([first, ..], [result, ..], [dy, ..]) = (inputs, results, d_results) else { return };
     let (arch, point) = (context.arch, context.point);
     let (x, shape, values, y) = (first.shape, result.shape, first.f32(), result.f32());
-    // Operations of one float input; the others are below.
-    if let Some(dx) = gradients.of(0) {
-        match operation {
-            Operation::Activation(kind) => return elementwise::activation_back(*kind, [values, y, dy], dx, arch),
-            Operation::Pool(pool) => return pool::pool_back(pool, x, shape, dy, saved, dx),
-            Operation::Reduce { by, axes, .. } => return reduce::reduce_back(*by, axes, x, [values, y, dy], dx),
-            Operation::Softmax { axis } => return reduce::softmax_back(*axis as usize, x, y, dy, dx),
-            Operation::LogSoftmax { axis } => return reduce::log_softmax_back(*axis as usize, x, y, dy, dx),
-            Operation::CumSum { axis } => return reduce::cum_sum_back(*axis as usize, x, dy, dx),
-            Operation::Cast { .. } | Operation::Reshape { .. } => return shape::back(&shape::whole(shape), dy, dx),
-            Operation::Dropout { .. } if saved.is_empty() => return shape::back(&shape::whole(shape), dy, dx),
-            Operation::Dropout { .. } => {
-                return dx.iter_mut().zip(dy.iter()).zip(saved).for_each(|((dx, dy), factor)| *dx += dy * factor);
-            }
-            Operation::Transpose { order } => return shape::back(&shape::transpose(order, x, shape), dy, dx),
-            Operation::Expand { .. } | Operation::Fill { .. } => return shape::back(&shape::expand(x, shape), dy, dx),
-            Operation::Slice { axis, start, end, step } => {
-                if let Some(walk) = shape::slice(*axis as usize, [*start, *end], *step, x, shape, point) {
-                    shape::back(&walk, dy, dx);
-                }
-                return;
-            }
-            Operation::Gather { axis } => {
-                return select::gather_back(*axis as usize, x, pair(inputs)[1].i64(), dy, dx);
-            }
-            Operation::GatherElements { axis } => {
-                return select::gather_elements_back(*axis as usize, [x, shape], pair(inputs)[1].i64(), dy, dx);
-            }
-            Operation::Pad { pads, with } => return shape::pad_back(pads, *with, x, shape, dy, dx),
-            Operation::Resize { by, coordinates, .. } => {
-                return resize::resize_back([x, shape], *by, *coordinates, dy, dx);
-            }
-            Operation::Triangle { upper, k } => return shape::triangle_back(*upper, *k, shape, dy, dx),
-            Operation::Arithmetic(_)
-            | Operation::Comparison(_)
-            | Operation::Logic(_)
-            | Operation::Where
-            | Operation::MatMul
-            | Operation::Gemm { .. }
-            | Operation::Conv(_)
-            | Operation::ConvTranspose { .. }
-            | Operation::ArgMax { .. }
-            | Operation::LayerNorm { .. }
-            | Operation::GroupNorm { .. }
-            | Operation::BatchNorm { .. }
-            | Operation::Concat { .. }
-            | Operation::Range { .. }
-            | Operation::Recurrent(_) => {}
-        }
-    }
     match operation {
+        Operation::Activation(kind) => {
+            gradients.add_to_first(|dx| elementwise::activation_back(*kind, [values, y, dy], dx, arch));
+        }
         Operation::Arithmetic(kind) => elementwise::arithmetic_back(*kind, pair(inputs), shape, dy, gradients, arch),
         Operation::Where => elementwise::choice_back(triple(inputs), shape, dy, gradients),
         Operation::MatMul => matrix::matmul_back(pair(inputs), dy, gradients, context),
@@ -182,6 +117,17 @@ pub(super) fn backward(operation: &Operation, done: &Done<'_>, gradients: &mut G
         Operation::ConvTranspose { of, .. } => {
             convolution::transposed_back(of, inputs, shape, dy, gradients, context);
         }
+        Operation::Pool(pool) => gradients.add_to_first(|dx| pool::pool_back(pool, x, shape, dy, saved, dx)),
+        Operation::Reduce { by, axes, .. } => {
+            gradients.add_to_first(|dx| reduce::reduce_back(*by, axes, x, [values, y, dy], dx));
+        }
+        Operation::Softmax { axis } => {
+            gradients.add_to_first(|dx| reduce::softmax_back(*axis as usize, x, y, dy, dx));
+        }
+        Operation::LogSoftmax { axis } => {
+            gradients.add_to_first(|dx| reduce::log_softmax_back(*axis as usize, x, y, dy, dx));
+        }
+        Operation::CumSum { axis } => gradients.add_to_first(|dx| reduce::cum_sum_back(*axis as usize, x, dy, dx)),
         Operation::LayerNorm { axis, epsilon } => {
             Blocks::layer(x, *axis as usize, *epsilon).backward(inputs, dy, saved, gradients);
         }
@@ -189,40 +135,41 @@ pub(super) fn backward(operation: &Operation, done: &Done<'_>, gradients: &mut G
             Blocks::groups(x, *groups as usize, *epsilon).backward(inputs, dy, saved, gradients);
         }
         Operation::BatchNorm { epsilon } => normalize::batch_norm_back(inputs, *epsilon, dy, gradients),
-        Operation::Concat { axis } => {
-            for (input, walk) in shape::concat(*axis as usize, inputs, shape).iter().enumerate() {
-                if let Some(dx) = gradients.of(input) {
-                    shape::back(walk, dy, dx);
-                }
-            }
+        Operation::Dropout { .. } => gradients.add_to_first(|dx| normalize::dropout_back(saved, dy, dx)),
+        Operation::Concat { axis } => shape::concat_back(*axis as usize, inputs, shape, dy, gradients),
+        Operation::Cast { .. } | Operation::Reshape { .. } => along(gradients, dy, || shape::whole(shape)),
+        Operation::Transpose { order } => along(gradients, dy, || shape::transpose(order, x, shape)),
+        Operation::Expand { .. } | Operation::Fill { .. } => along(gradients, dy, || shape::expand(x, shape)),
+        Operation::Slice { axis, start, end, step } => gradients.add_to_first(|dx| {
+            let walk = shape::slice(*axis as usize, [*start, *end], *step, x, shape, point);
+            walk.iter().for_each(|walk| shape::back(walk, dy, dx));
+        }),
+        Operation::Gather { axis } => {
+            gradients.add_to_first(|dx| select::gather_back(*axis as usize, x, pair(inputs)[1].i64(), dy, dx));
+        }
+        Operation::GatherElements { axis } => gradients.add_to_first(|dx| {
+            select::gather_elements_back(*axis as usize, [x, shape], pair(inputs)[1].i64(), dy, dx);
+        }),
+        Operation::Pad { pads, with } => {
+            gradients.add_to_first(|dx| shape::pad_back(pads, *with, x, shape, dy, dx));
+        }
+        Operation::Resize { by, coordinates, .. } => {
+            gradients.add_to_first(|dx| resize::resize_back([x, shape], *by, *coordinates, dy, dx));
+        }
+        Operation::Triangle { upper, k } => {
+            gradients.add_to_first(|dx| shape::triangle_back(*upper, *k, shape, dy, dx));
         }
         Operation::Recurrent(recurrence) => {
             recurrent::backward(*recurrence, inputs, results, d_results, saved, gradients, context);
         }
-        // Their only gradient is that of the first input.
-        Operation::Activation(_)
-        | Operation::Comparison(_)
-        | Operation::Logic(_)
-        | Operation::Cast { .. }
-        | Operation::Pool(_)
-        | Operation::Reduce { .. }
-        | Operation::ArgMax { .. }
-        | Operation::Softmax { .. }
-        | Operation::LogSoftmax { .. }
-        | Operation::Dropout { .. }
-        | Operation::Reshape { .. }
-        | Operation::Transpose { .. }
-        | Operation::Expand { .. }
-        | Operation::Slice { .. }
-        | Operation::Gather { .. }
-        | Operation::GatherElements { .. }
-        | Operation::Pad { .. }
-        | Operation::Resize { .. }
-        | Operation::Range { .. }
-        | Operation::Fill { .. }
-        | Operation::Triangle { .. }
-        | Operation::CumSum { .. } => {}
+        // Integers and truth values have no gradient.
+        Operation::Comparison(_) | Operation::Logic(_) | Operation::ArgMax { .. } | Operation::Range { .. } => {}
     }
+}
+
+/// Adds the gradient of a result to that of the first input, if it needs one, element by element.
+fn along(gradients: &mut Gradients<'_>, dy: &[f32], walk: impl FnOnce() -> Walk<2>) {
+    gradients.add_to_first(|dx| shape::back(&walk(), dy, dx));
 }
 
 /// Two inputs; shape inference has counted them.

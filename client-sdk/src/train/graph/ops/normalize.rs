@@ -190,11 +190,25 @@ pub(super) fn batch_norm_back(inputs: &[Operand<'_>], epsilon: f32, dy: &[f32], 
     }
 }
 
-/// Draws which elements stay, as factors in `mask`, and applies them.
-pub(super) fn dropout(rate: f32, seed: u64, x: &[f32], y: &mut [f32], mask: &mut Vec<f32>) {
+/// Draws which elements stay, as factors in `mask`, and applies them. Without a seed or at a rate of 0, all stay, and the
+/// mask is empty.
+pub(super) fn dropout(rate: f32, seed: Option<u64>, x: &[f32], y: &mut [f32], mask: &mut Vec<f32>) {
+    mask.clear();
+    let Some(seed) = seed.filter(|_| rate > 0.0) else {
+        y.copy_from_slice(x);
+        return;
+    };
     let mut draws = ChaCha8Rng::seed_from_u64(seed);
     let kept = 1.0 / (1.0 - rate);
-    mask.clear();
     mask.extend(x.iter().map(|_| if draws.random::<f32>() < rate { 0.0 } else { kept }));
     y.iter_mut().zip(x).zip(&*mask).for_each(|((y, x), factor)| *y = x * factor);
+}
+
+/// Adds the gradient of elements that were kept; an empty mask keeps all.
+pub(super) fn dropout_back(mask: &[f32], dy: &[f32], dx: &mut [f32]) {
+    if mask.is_empty() {
+        dx.iter_mut().zip(dy).for_each(|(dx, dy)| *dx += dy);
+    } else {
+        dx.iter_mut().zip(dy).zip(mask).for_each(|((dx, dy), factor)| *dx += dy * factor);
+    }
 }

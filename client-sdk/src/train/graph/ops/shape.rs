@@ -2,6 +2,7 @@
 
 use graph::{Padding, Point, Size, slice_positions};
 
+use crate::train::graph::context::Gradients;
 use crate::train::graph::kernels::walk::{Walk, add_back, copy, dense, repeated};
 use crate::train::graph::tensor::{Operand, Tensor};
 
@@ -35,7 +36,7 @@ pub(super) fn expand(shape: &[usize], result: &[usize]) -> Walk<2> {
 }
 
 /// The place of each input in the result of a concatenation (tensor 0), and the input.
-pub(super) fn concat(axis: usize, inputs: &[Operand<'_>], result: &[usize]) -> Vec<Walk<2>> {
+fn places(axis: usize, inputs: &[Operand<'_>], result: &[usize]) -> Vec<Walk<2>> {
     let steps = dense(result);
     let mut before = 0;
     let place = |input: &Operand<'_>| {
@@ -44,6 +45,27 @@ pub(super) fn concat(axis: usize, inputs: &[Operand<'_>], result: &[usize]) -> V
         Walk::new(input.shape, [&steps, &dense(input.shape)]).from(0, start)
     };
     inputs.iter().map(place).collect()
+}
+
+/// Copies each input to its place.
+pub(super) fn concat(axis: usize, inputs: &[Operand<'_>], shape: &[usize], result: &mut Tensor) {
+    for (walk, input) in places(axis, inputs, shape).iter().zip(inputs) {
+        copy_any(walk, result, input.tensor);
+    }
+}
+
+pub(super) fn concat_back(
+    axis: usize,
+    inputs: &[Operand<'_>],
+    shape: &[usize],
+    dy: &[f32],
+    gradients: &mut Gradients<'_>,
+) {
+    for (input, walk) in places(axis, inputs, shape).iter().enumerate() {
+        if let Some(dx) = gradients.of(input) {
+            back(walk, dy, dx);
+        }
+    }
 }
 
 /// The result of a slice (tensor 0), and its place in the input.

@@ -3,7 +3,10 @@
 mod differences;
 mod outputs;
 mod report;
+mod sample;
+mod speed;
 
-pub use self::differences::{Derivative, verify_gradients};
+pub use self::differences::{Derivative, verify_gradients, verify_gradients_on};
 pub use self::outputs::{GraphInputs, GraphOutput, graph_gradient, graph_output};
 pub use self::report::{GradientCheck, Verified, verified};
+pub use self::speed::training_speed;

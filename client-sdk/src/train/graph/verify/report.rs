@@ -2,18 +2,21 @@
 
 use std::sync::Arc;
 
-use graph::{Graph, GraphModel, Loss};
+use graph::GraphModel;
 
-use super::differences::{Derivative, verify_gradients};
+use super::differences::{Derivative, verify_gradients, verify_gradients_on};
+use crate::train::graph::predict::NamedTensor;
 
 /// Seed of the inputs and directions of the gradient check.
 const SEED: u64 = 1;
 
 /// Whether gradients are compared with finite differences.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GradientCheck {
-    /// The gradient of every parameter is compared.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum GradientCheck<'a> {
+    /// The gradient of every parameter is compared, on random inputs.
     Differences,
+    /// The same on the first two examples of these inputs.
+    Rows(&'a [NamedTensor]),
     /// The caller compares the gradients with those of another framework.
     Elsewhere,
 }
@@ -33,13 +36,13 @@ pub struct Verified {
     pub warnings: Vec<String>,
 }
 
-/// Checks that a graph trains with this loss from these parameters, which are flat and in the graph's order.
+/// Checks that a graph trains from these parameters, which are flat and in the graph's order.
 ///
 /// # Errors
-/// The parameter that is not finite; the limit, node or output that is wrong, or the parameter whose gradient is wrong.
-pub fn verified(graph: Graph, loss: Loss, parameters: &[f32], check: GradientCheck) -> Result<Verified, String> {
+/// The parameter that is not finite; the node or input that is wrong, or the parameter whose gradient is wrong.
+pub fn verified(model: Arc<GraphModel>, parameters: &[f32], check: GradientCheck<'_>) -> Result<Verified, String> {
     let mut rest = parameters;
-    for parameter in &graph.parameters {
+    for parameter in &model.graph().parameters {
         let size = parameter.shape.iter().map(|&size| size as usize).product();
         let Some((own, after)) = rest.split_at_checked(size) else {
             return Err(format!("there are {} values, too few for the graph's parameters", parameters.len()));
@@ -49,9 +52,9 @@ pub fn verified(graph: Graph, loss: Loss, parameters: &[f32], check: GradientChe
         }
         rest = after;
     }
-    let model = Arc::new(GraphModel::new(graph, loss).map_err(|error| error.to_string())?);
     let derivatives = match check {
         GradientCheck::Differences => verify_gradients(&model, parameters, SEED)?,
+        GradientCheck::Rows(inputs) => verify_gradients_on(&model, parameters, inputs, SEED)?,
         GradientCheck::Elsewhere => Vec::new(),
     };
     if let Some(wrong) = derivatives.iter().find(|derivative| !derivative.agrees()) {
@@ -79,21 +82,21 @@ mod tests {
     #[test]
     fn imported_graph_is_verified_with_its_report() {
         let (model, mut parameters) = table();
-        let graph = || model.graph().clone();
-        let report = verified(graph(), Loss::Mse, &parameters, GradientCheck::Differences).unwrap();
+        let check = |parameters: &[f32], check| verified(Arc::clone(&model), parameters, check);
+        let report = check(&parameters, GradientCheck::Differences).unwrap();
         assert_eq!(report.model, model);
-        assert_eq!(graph::decode(&report.json).unwrap(), graph());
+        assert_eq!(graph::decode(&report.json).unwrap(), *model.graph());
         assert!(report.operations.contains(&"gemm") || report.operations.contains(&"mat_mul"), "{report:?}");
-        let names = |graph: &Graph| graph.parameters.iter().map(|tensor| tensor.name.clone()).collect::<Vec<_>>();
+        let names: Vec<_> = model.graph().parameters.iter().map(|tensor| tensor.name.clone()).collect();
         let checked: Vec<_> = report.derivatives.iter().map(|derivative| derivative.parameter.clone()).collect();
-        assert_eq!((checked, report.warnings), (names(&graph()), Vec::new()));
-        let elsewhere = verified(graph(), Loss::Mse, &parameters, GradientCheck::Elsewhere).unwrap();
+        assert_eq!((checked, report.warnings), (names, Vec::new()));
+        let elsewhere = check(&parameters, GradientCheck::Elsewhere).unwrap();
         assert!(elsewhere.derivatives.is_empty());
-        let error = verified(graph(), Loss::CROSS_ENTROPY, &parameters, GradientCheck::Elsewhere).unwrap_err();
-        assert!(error.contains("the loss cross_entropy needs scores"), "{error}");
+        let error = check(&parameters, GradientCheck::Rows(&[])).unwrap_err();
+        assert!(error.contains("the inputs `numbers`, `kind`, each once"), "{error}");
         parameters[0] = f32::NAN;
-        let error = verified(graph(), Loss::Mse, &parameters, GradientCheck::Elsewhere).unwrap_err();
+        let error = check(&parameters, GradientCheck::Elsewhere).unwrap_err();
         assert!(error.contains("has a value that is not finite"), "{error}");
-        assert!(verified(graph(), Loss::Mse, &parameters[..3], GradientCheck::Elsewhere).is_err());
+        assert!(check(&parameters[..3], GradientCheck::Elsewhere).is_err());
     }
 }

@@ -4,14 +4,19 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use client_sdk::models::Architecture;
-use client_sdk::train::{Derivative, GradientCheck, Verified, verified};
-use graph::{Graph, Loss, Point, cost, infer};
+use client_sdk::models::{Architecture, GraphModel};
+use client_sdk::train::{GradientCheck, Verified, verified};
+use graph::Loss;
 use graph_import::{Dropout, Imported, Options, import};
 use learning::{Parameters, checkpoint};
 
+use self::report::{Step, Trained, Written};
+use self::rows::Rows;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{Cells, Output, Table, bytes, number};
+use crate::output::Output;
+
+mod report;
+mod rows;
 
 /// Arguments of `tributary model import`.
 #[derive(clap::Args)]
@@ -48,57 +53,12 @@ pub(crate) struct Import {
     /// Leave dropout out
     #[arg(long)]
     no_dropout: bool,
-}
-
-/// Output of an import.
-#[derive(serde::Serialize)]
-struct Written {
-    graph: PathBuf,
-    weights: PathBuf,
-    /// Names of the operations, each once.
-    operations: Vec<&'static str>,
-    parameters: u64,
-    graph_bytes: u64,
-    /// Cost of a training step with the longest sequences; absent if one example exceeds the limits at that length.
-    step: Option<Step>,
-    warnings: Vec<String>,
-    tensors: Vec<Trained>,
-}
-
-/// The cost of a training step with the longest sequences.
-#[derive(serde::Serialize)]
-struct Step {
-    /// Length of the sequences; 1 for a graph without.
-    length: u32,
-    /// Multiply-adds of forward and backward pass for each example.
-    multiply_adds: u64,
-    /// Number of examples that `memory` is for.
-    batch: u32,
-    /// Bytes that a device needs at once.
-    memory: u64,
-}
-
-impl Step {
-    /// Number of examples whose memory is shown, if the limits allow it.
-    const BATCH: u32 = 32;
-
-    fn of(graph: &Graph) -> Option<Self> {
-        let length = graph.lengths.map_or(1, |lengths| lengths.most);
-        let at = |batch| Some(cost(graph, &infer(graph, Point { batch, length }).ok()?));
-        let one = at(1)?;
-        let (batch, memory) = at(Self::BATCH).map_or((1, one.memory), |cost| (Self::BATCH, cost.memory));
-        Some(Self { length, multiply_adds: one.multiply_adds, batch, memory })
-    }
-}
-
-/// A parameter with the result of its gradient check.
-#[derive(serde::Serialize)]
-struct Trained {
-    name: String,
-    shape: Vec<u32>,
-    /// The derivative along a random direction, by the gradient and by a difference.
-    gradient: f64,
-    difference: f64,
+    /// Compute the outputs of the inputs in this NPZ file, and compare them with the outputs in it, both by name
+    ///
+    /// numpy.savez writes it. An output may deviate by 1e-4 of its largest expected value. The gradient check takes the
+    /// first two examples instead of random numbers.
+    #[arg(long, value_name = "FILE")]
+    rows: Option<PathBuf>,
 }
 
 impl Import {
@@ -114,26 +74,27 @@ impl Import {
         let Imported { graph, parameters, warnings } =
             import(&bytes, &self.options()).map_err(|error| wrong(&error))?;
         let values: Vec<f32> = parameters.iter().flat_map(|tensor| &tensor.values).copied().collect();
-        let found = verified(graph, loss, &values, GradientCheck::Differences).map_err(|why| wrong(&why))?;
+        let model = Arc::new(GraphModel::new(graph, loss).map_err(|error| wrong(&error))?);
+        let layout = Arc::new(Architecture::Graph(Arc::clone(&model)).layout().map_err(|error| wrong(&error))?);
+        let parameters = Arc::new(Parameters::new(layout, values).map_err(|error| wrong(&error))?);
+        let rows = self.rows.as_deref().map(|file| Rows::read(file, model.graph())).transpose()?;
+        let compared = rows.as_ref().map(|rows| rows.compared(&model, &parameters)).transpose()?;
+        let check = rows.as_ref().map_or(GradientCheck::Differences, |rows| GradientCheck::Rows(rows.inputs()));
+        let found = verified(model, parameters.values(), check).map_err(|why| wrong(&why))?;
         let Verified { model, json, operations, derivatives, warnings: still } = found;
         let (graph_file, weights) =
             (self.named(self.out.as_ref(), "graph.json"), self.named(self.weights.as_ref(), "safetensors"));
         write(&graph_file, &json)?;
-        let step = Step::of(model.graph());
-        let architecture = Architecture::Graph(model);
-        let layout = Arc::new(architecture.layout().map_err(|error| wrong(&error))?);
-        let count = values.len() as u64;
-        let parameters = Parameters::new(layout, values).map_err(|error| wrong(&error))?;
         write(&weights, &checkpoint::write(&parameters).map_err(|error| wrong(&error))?)?;
-        let warnings = warnings.iter().map(ToString::to_string).chain(still).collect();
         let written = Written {
             graph: graph_file,
             weights,
             operations,
-            parameters: count,
+            parameters: parameters.values().len() as u64,
             graph_bytes: json.len() as u64,
-            step,
-            warnings,
+            step: Step::of(&model, parameters.values()),
+            compared,
+            warnings: warnings.iter().map(ToString::to_string).chain(still).collect(),
             tensors: derivatives.into_iter().map(Trained::from).collect(),
         };
         output.answer(&written, || written.report());
@@ -156,44 +117,6 @@ impl Import {
     /// The given file, or the ONNX file's name with another extension.
     fn named(&self, given: Option<&PathBuf>, extension: &str) -> PathBuf {
         given.cloned().unwrap_or_else(|| self.file.with_extension(extension))
-    }
-}
-
-impl From<Derivative> for Trained {
-    fn from(Derivative { parameter, shape, computed, difference }: Derivative) -> Self {
-        Self { name: parameter, shape, gradient: computed, difference }
-    }
-}
-
-impl Written {
-    fn report(&self) -> String {
-        let mut table = Table::new(&[
-            ("PARAMETER", Cells::Key),
-            ("SHAPE", Cells::Text),
-            ("GRADIENT", Cells::Number),
-            ("DIFFERENCE", Cells::Number),
-        ]);
-        for tensor in &self.tensors {
-            let shape = tensor.shape.iter().map(u32::to_string).collect::<Vec<_>>().join(" x ");
-            let derivative = |value: f64| format!("{value:.4}");
-            table.row(vec![tensor.name.clone(), shape, derivative(tensor.gradient), derivative(tensor.difference)]);
-        }
-        let mut lines = vec![table.render(None, "")];
-        lines.extend(self.warnings.iter().map(|warning| format!("Warning: {warning}")));
-        lines.push(format!("Operations: {}", self.operations.join(", ")));
-        if let Some(Step { length, multiply_adds, batch, memory }) = self.step {
-            let at = if length > 1 { format!(" of {length} positions") } else { String::new() };
-            let (adds, memory) = (number(multiply_adds), bytes(memory));
-            lines.push(format!("Training step: {adds} multiply-adds an example{at}; {memory} for {batch} of them"));
-        }
-        lines.push(format!(
-            "{}: the graph, {}\n{}: {} parameters",
-            self.graph.display(),
-            bytes(self.graph_bytes),
-            self.weights.display(),
-            number(self.parameters)
-        ));
-        lines.join("\n")
     }
 }
 

@@ -40,6 +40,7 @@ pub use self::graph::{
     Derivative, GradientCheck, GraphPredictor, NamedTensor, Tensor, Verified, verified, verify_gradients,
 };
 pub use self::graph::{GraphInputs, GraphOutput, graph_gradient, graph_output};
+pub(crate) use self::graph::{graph_of, in_order};
 pub use self::scores::{Inputs, Predictor, Scores, scores};
 
 use self::batches::Batches;

@@ -2,16 +2,14 @@
 
 use std::sync::Arc;
 
-use graph::{Element, GraphModel, Point};
+use graph::{GraphModel, Point};
 use learning::Parameters;
 
 use super::executor::Executor;
+use super::named::{KIND, described, in_order};
 use super::tensor::Tensor;
 use crate::models::Architecture;
 use crate::train::error::TrainError;
-
-/// The kind of model in errors.
-const KIND: &str = "graph";
 
 /// An input or output of a prediction.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,19 +52,7 @@ impl GraphPredictor {
     /// [`Self::compute`].
     pub fn predict(&mut self, inputs: &[NamedTensor]) -> Result<Vec<NamedTensor>, TrainError> {
         let graph = self.model.graph();
-        let wrong = |what: String| TrainError::Inputs { kind: KIND, what };
-        let names = || graph.inputs.iter().map(|input| format!("`{}`", input.name)).collect::<Vec<_>>().join(", ");
-        if let Some(other) = inputs.iter().find(|given| graph.inputs.iter().all(|input| input.name != given.name)) {
-            return Err(wrong(format!("the inputs {}, not `{}`", names(), other.name)));
-        }
-        let mut ordered = Vec::with_capacity(graph.inputs.len());
-        for input in &graph.inputs {
-            let mut given = inputs.iter().filter(|given| given.name == input.name);
-            let (Some(found), None) = (given.next(), given.next()) else {
-                return Err(wrong(format!("the inputs {}, each once", names())));
-            };
-            ordered.push(found);
-        }
+        let ordered = in_order(graph, inputs.iter().map(|given| (&given.name[..], given)))?;
         let shapes: Vec<&[usize]> = ordered.iter().map(|given| &given.shape[..]).collect();
         let point = graph.point_of(&shapes).map_err(TrainError::Graph)?;
         let values: Vec<&Tensor> = ordered.iter().map(|given| &given.values).collect();
@@ -123,14 +109,6 @@ impl GraphPredictor {
     }
 }
 
-fn described(element: Element) -> &'static str {
-    match element {
-        Element::F32 => "floats",
-        Element::I64 => "integers",
-        Element::Bool => "truth values",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use graph_import::{Imported, Options, import};
@@ -183,9 +161,9 @@ mod tests {
         let numbers = || floats("numbers", &[1, 4], &[0.0; 4]);
         let kind = |kind| integers("kind", &[1], &[kind]);
         for (inputs, why) in [
-            (vec![numbers()], "the inputs `numbers`, `kind`, each once"),
-            (vec![numbers(), kind(1), kind(1)], "the inputs `numbers`, `kind`, each once"),
-            (vec![numbers(), kind(1), floats("x", &[1], &[0.0])], "the inputs `numbers`, `kind`, not `x`"),
+            (vec![numbers()], "the input `kind`, which is missing"),
+            (vec![numbers(), kind(1), kind(1)], "the input `kind` once, not twice"),
+            (vec![numbers(), kind(1), floats("x", &[1], &[0.0])], "no input `x`; its inputs are `numbers`"),
             (vec![numbers(), integers("kind", &[2], &[1, 1])], "input `kind`: has the shape [2]; [batch] is right"),
             (vec![numbers(), floats("kind", &[1], &[0.0])], "1 integers as `kind`, not 1 floats"),
             (vec![floats("numbers", &[1, 4], &[0.0; 3]), kind(1)], "4 floats as `numbers`, not 3 floats"),

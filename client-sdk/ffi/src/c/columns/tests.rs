@@ -84,7 +84,7 @@ fn refused(code: TributaryCode, change: Change<'_>) -> String {
 fn c_columns_that_do_not_fit_are_named() {
     let (ids, floats) = ([0, 1, 2, 0, 1, 3, 0, 1], [0.5; 8]);
     let cases: [(Change<'_>, &str); 6] = [
-        (&|columns, _| drop(columns.pop()), "`kind`, which is missing"),
+        (&|columns, _| columns.truncate(1), "`kind`, which is missing"),
         (&|columns, _| columns[1].name = c"x".as_ptr(), "no input `x`"),
         (&|columns, _| columns.push(columns[1]), "the input `kind` once, not twice"),
         (&|columns, _| columns[0].count -= 2, "2 floats an example as its input `numbers`; 8 examples with 14 floats"),

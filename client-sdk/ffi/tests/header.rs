@@ -20,7 +20,7 @@ fn the_header_is_that_of_the_code() {
         "manner",
         "analysis",
         "model",
-        "columns",
+        "columns/mod",
         "machine",
         "exchange",
     ] {

@@ -157,6 +157,34 @@ assert (found["rows"], age["mean"], age["histogram"], group["counts"]) == (3, 50
 PYTHON
 }
 
+# A task of one participant for a graph with two inputs, two rounds long.
+graph_task() {
+    "$binary" model import "$root/client-sdk/src/train/graph/imported/table.onnx" --loss mse --out "$work/table.graph.json" \
+        --weights "$work/table.safetensors" >/dev/null
+    cat >"$work/graph.toml" <<'TOML'
+name = "graph"
+metrics = ["loss", "train_loss"]
+[model]
+graph = "table.graph.json"
+initial = "table.safetensors"
+[model.loss]
+kind = "mse"
+[training]
+epochs = 10
+batch_size = 8
+learning_rate = 0.05
+[rounds]
+count = 2
+[selection]
+cohort = { count = 1 }
+[aggregation]
+clip_range = 8.0
+[secure_aggregation]
+enabled = false
+TOML
+    "$binary" task create "$work/graph.toml" >/dev/null 2>"$work/graph.log" || { cat "$work/graph.log"; return 1; }
+}
+
 # An app without a training function takes part alone, and uses the model, also when the coordinator is gone: ready PROGRAM….
 ready() {
     local used kind
@@ -167,6 +195,10 @@ ready() {
         "$@" "$work/$kind.json" "$kind"
         [ "$(field data.metrics.train_loss.value round show "$kind" 1 | cut -c1)" = 0 ] || { "$binary" round show "$kind" 1; return 1; }
     done
+    graph_task
+    options graph graph '{"secure_aggregation": {"required": false}}'
+    "$@" "$work/graph.json" graph
+    [ "$(field data.metrics.loss.count round show graph 1)" -gt 0 ] || { "$binary" round show graph 1; return 1; }
     ready_task ready 2 2
     options ready ready '{"secure_aggregation": {"required": false}}'
     used=$("$@" "$work/ready.json")

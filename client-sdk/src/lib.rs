@@ -112,7 +112,7 @@ pub use learning;
 pub use learning::{Clipping, Layout, MetricValue, Parameters, Table};
 pub use local_model::{Model, Origin};
 #[cfg(feature = "models")]
-pub use model_trainer::{Dataset, Elements, ModelTrainer, Targets};
+pub use model_trainer::{Dataset, Elements, ModelTrainer, NamedExamples, Targets};
 pub use participant::{
     BuildError, Builder, Event, KeptModel, LoweredFloor, Outcome, Participant, ParticipantError, Progress, Refusal,
     SecurityPolicy,

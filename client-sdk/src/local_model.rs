@@ -16,7 +16,10 @@ use crate::participant::snapshot::{self, ModelRecord, PersonalizedRecord};
 use crate::participant::{KeptModel, KeptModels};
 use crate::personalize::PersonalTensors;
 #[cfg(feature = "models")]
-use crate::train::{Device, GraphPredictor, Inputs, NamedTensor, Scores, TrainError, scores};
+use crate::train::{
+    Column, Device, GraphInputs, GraphOutput, GraphPredictor, Inputs, NamedTensor, Scores, TrainError, graph_of,
+    graph_output, in_order, scores,
+};
 
 /// A model. It cannot be printed, copied or serialized; it is erased when dropped.
 ///
@@ -166,6 +169,24 @@ impl Model {
         Ok(GraphPredictor::new(model, parameters)?.predict(inputs)?)
     }
 
+    /// The first output of a graph for its inputs by name, in any order: of each the elements of all `count` examples, one
+    /// example after the other. `length` is that of the sequences, 1 for a graph without.
+    ///
+    /// # Errors
+    /// [`PredictError::OtherModel`] if the task's model is none of the SDK's own; [`PredictError::Failed`] if it is no graph, or
+    /// names the input that is unknown, missing, given twice, or of another type or number of elements.
+    pub fn output(
+        &self,
+        inputs: &[(&str, Column<'_>)],
+        count: usize,
+        length: usize,
+    ) -> Result<GraphOutput, PredictError> {
+        let model = graph_of(self.ready()?)?;
+        let columns = in_order(model.graph(), inputs.iter().copied())?;
+        let inputs = GraphInputs { columns: &columns, count, length };
+        Ok(graph_output(&model, self.parameters().values(), inputs)?)
+    }
+
     /// The class of each row of `features`, which are concatenated rows of the model's input length.
     ///
     /// # Errors
@@ -224,6 +245,8 @@ mod tests {
         assert_eq!(model.classes(&[3.0, 1.0, 1.0, 3.0]).unwrap(), [1, 0]);
         assert!(model.classes(&[1.0; 3]).unwrap_err().to_string().contains("rows of 2 numbers"));
         assert!(model.next_characters(&[0]).is_err());
+        let named = model.output(&[("x", Column::F32(&[3.0, 1.0]))], 1, 1).unwrap_err().to_string();
+        assert_eq!(named, "the linear model needs rows of features, without names");
         let gru = stored(&Architecture::Gru(Gru::with_vocabulary(5)), None, true);
         assert_eq!(gru.next_characters(&[0, 4, 1]).unwrap().len(), 3);
         assert!(gru.next_characters(&[5]).unwrap_err().to_string().contains("below 5"));

@@ -317,6 +317,36 @@ typedef struct TributaryOrigin {
   const char *architecture;
 } TributaryOrigin;
 
+// An input of a graph, for all examples. One of `floats` and `integers` is NULL.
+typedef struct TributaryColumn {
+  // Its name in the graph of `model.architecture`.
+  const char *name;
+  // For an input of floats: `count` elements, one example after the other, each row-major.
+  const float *floats;
+  // For an input of integers: `count` elements, such as ids from 0 on.
+  const int64_t *integers;
+  // Number of elements of all examples.
+  size_t count;
+} TributaryColumn;
+
+// Examples of a graph. A prediction ignores the targets; for training one of `classes` and `numbers` is NULL.
+typedef struct TributaryExamples {
+  // One for each input of the graph, in any order.
+  const struct TributaryColumn *columns;
+  // Number of `columns`.
+  size_t column_count;
+  // Targets for `cross_entropy` and `next_token`: a class for each example, or a token for each position.
+  const uint32_t *classes;
+  // Targets for the other losses: a number for each output.
+  const float *numbers;
+  // Number of `classes` or `numbers`.
+  size_t target_count;
+  // Number of examples, at least 1.
+  size_t examples;
+  // Length of their sequences; 1 for a graph without.
+  size_t length;
+} TributaryExamples;
+
 // A participant that the app drives: a number, to be copied freely. `tributary_machine_tick` returns the next step,
 // and `tributary_machine_perform` does it on the calling thread; it has no thread of its own. Any thread may use it,
 // until `tributary_machine_close`; afterwards calls return `TRIBUTARY_CODE_CLOSED`.
@@ -661,6 +691,31 @@ enum TributaryCode tributary_model_scores(struct TributaryModel model,
 
 // Forgets the model.
 enum TributaryCode tributary_model_free(struct TributaryModel model);
+
+// Trains the task's graph (`model.architecture`) by the plan and the job's constraints, submits the result and ends the job:
+// for a graph whose examples are not rows with classes. Waits until it is trained. With `held_out`, which may be NULL, the
+// result for a job of the shared model includes the initial model's `loss` on it, and its `accuracy` unless the model
+// predicts numbers. All of it may go as soon as the call has returned.
+//
+// Errors: UPDATE (a column is unknown, missing, given twice, of another type or length, or has an id outside its table: the
+// text lists the graph's inputs; the targets do not fit; the task's model is no graph, as always in a library that was built
+// without the ready models) and ARGUMENT, after which **the job is still open**. Others as for `tributary_job_train`.
+enum TributaryCode tributary_job_train_columns(struct TributaryJob job,
+                                               const struct TributaryExamples *examples,
+                                               const struct TributaryExamples *held_out);
+
+// Computes the first output of a graph (`model.architecture`), such as scores before softmax or numbers, and copies it into
+// `output`, one example after the other; `size` is its room in floats. `length`, unless NULL, gets the number of floats;
+// TOO_SMALL if the buffer has less room.
+//
+// Errors: ARGUMENT (the model is no graph, as always in a library that was built without the ready models; a column is
+// unknown, missing, given twice, of another type or length, or has an id outside its table: the text lists the graph's
+// inputs), CLOSED.
+enum TributaryCode tributary_model_predict(struct TributaryModel model,
+                                           const struct TributaryExamples *examples,
+                                           float *output,
+                                           size_t size,
+                                           size_t *length);
 
 // Opens the journal, and puts the handle of a participant that the app drives into `machine`. `options` and
 // `callbacks` are those of `tributary_start`, but `device_state` must be NULL, since it comes with each tick. The

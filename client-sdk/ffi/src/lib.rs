@@ -11,6 +11,8 @@ mod analysis;
 mod app;
 mod asked;
 mod c;
+#[cfg(feature = "models")]
+mod columns;
 mod error;
 mod job;
 mod machine;
@@ -27,6 +29,8 @@ pub use self::app::callback::CallbackError;
 pub use self::app::callbacks::{Callbacks, EventListener, KeyStore};
 pub use self::app::conditions::{DataUse, DeviceConditions, HeldUp};
 pub use self::app::http_client::{Exchange, HttpClient, HttpHeader, HttpRequest};
+#[cfg(feature = "models")]
+pub use self::columns::{Column, ColumnElements, GraphExamples, GraphTargets};
 pub use self::error::TributaryError;
 pub use self::job::Job;
 pub use self::machine::{Circumstances, Machine, Todo, Trainer};

@@ -244,4 +244,4 @@ impl Machine {
 
 #[cfg(test)]
 #[cfg(feature = "models")]
-mod tests;
+pub(crate) mod tests;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use client_sdk::TrainerError;
 use client_sdk::learning::Parameters;
 use client_sdk::runner::{labelled, train_ready};
 use client_sdk::train::{Inputs, Scores};
+use client_sdk::{Dataset, TrainerError};
 
 use crate::error::TributaryError;
 use crate::job::{Job, Rows, floats};
@@ -15,12 +15,16 @@ impl Job {
     /// Trains the task's ready model on labelled rows of numbers, and submits the result, with the received model's metrics on the
     /// held-out rows. Calls of [`Job::is_overdue`] are answered during the training.
     pub(crate) fn train_rows(&self, rows: Rows, held_out: Option<Rows>) -> Result<(), TributaryError> {
-        self.of_this_process()?;
         let dataset = |Rows { features, labels, width }| labelled(features, labels, width);
-        let (rows, held_out) = (dataset(rows)?, held_out.map(dataset).transpose()?);
+        self.train_on(dataset(rows)?, held_out.map(dataset).transpose()?)
+    }
+
+    /// The same on any examples.
+    pub(crate) fn train_on(&self, examples: Dataset, held_out: Option<Dataset>) -> Result<(), TributaryError> {
+        self.of_this_process()?;
         let model = self.with_values(|values| Parameters::new(Arc::clone(self.layout()), values.clone()))?;
         let model = model.map_err(|error| TributaryError::Update(error.to_string()))?;
-        match train_ready(rows, held_out, &model, self.training(), self.manner()) {
+        match train_ready(examples, held_out, &model, self.training(), self.manner()) {
             Ok(trained) => self.answer(trained),
             // It comes again, and resumes from the trainer's checkpoint.
             Err(error @ TrainerError::Paused) => {

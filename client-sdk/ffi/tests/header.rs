@@ -11,9 +11,19 @@ fn the_header_is_that_of_the_code() {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = Config::from_file(package.join("cbindgen.toml")).unwrap();
     let mut builder = Builder::new().with_config(config);
-    for file in
-        ["code", "callbacks", "participant", "tensors", "job", "manner", "analysis", "model", "machine", "exchange"]
-    {
+    for file in [
+        "code",
+        "callbacks",
+        "participant",
+        "tensors",
+        "job",
+        "manner",
+        "analysis",
+        "model",
+        "columns/mod",
+        "machine",
+        "exchange",
+    ] {
         builder = builder.with_src(package.join(format!("src/c/{file}.rs")));
     }
     let mut made = Vec::new();

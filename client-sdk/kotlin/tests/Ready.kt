@@ -1,7 +1,10 @@
 package org.tributary.tests
 
+import kotlin.math.pow
 import kotlinx.coroutines.delay
 import kotlinx.coroutines.runBlocking
+import org.tributary.Column
+import org.tributary.Examples
 import org.tributary.Model
 import org.tributary.Participant
 import org.tributary.ParticipantOptions
@@ -40,15 +43,44 @@ private suspend fun another(options: ParticipantOptions, kind: String) {
     println("$kind in Kotlin: trained and used")
 }
 
+/** Two rounds of a graph with two inputs: 4 numbers, and an integer below 5. */
+private suspend fun graph(options: ParticipantOptions) {
+    val numbers = Column("numbers", FloatArray(ROWS * WIDTH) { it % 7 / 7f })
+    fun kind(integers: LongArray) = Column("kind", integers)
+    val columns = listOf(kind(LongArray(ROWS) { it % 5L }), numbers)
+    val targets = FloatArray(ROWS) { it * 4 % 7 / 7f - it % 5 }
+    fun examples(columns: List<Column>) = Examples(columns, targets, ROWS)
+    Participant.start(options).use { me ->
+        suspend fun squaredError(): Double = checkNotNull(me.model("graph")).use { model ->
+            expect<TributaryException.Argument>("`kind`, which is missing") { model.predict(listOf(numbers), ROWS) }
+            model.predict(columns, ROWS).zip(targets.toList()) { one, other -> (one - other).toDouble().pow(2) }.average()
+        }
+        val errors = mutableListOf<Double>()
+        me.jobs().collect { job ->
+            expect<TributaryException.Update>("`numbers` (floats [batch, 4])") { job.train(examples(columns.take(1))) }
+            expect<TributaryException.Update>("no input `x`") { job.train(examples(columns + Column("x", FloatArray(ROWS)))) }
+            expect<TributaryException.Update>("not 5 (example 3)") {
+                job.train(examples(listOf(kind(LongArray(ROWS) { if (it == 3) 5 else 0 }), numbers)))
+            }
+            expect<TributaryException.Update>("numbers as targets") { job.train(Examples(columns, IntArray(ROWS), ROWS)) }
+            if (job.round == 2) errors += squaredError()
+            check(job.train(examples(columns), examples(columns))) { "the round no longer waited" }
+        }
+        errors += squaredError()
+        check(errors.size == 2 && errors[1] < errors[0]) { "squared errors $errors" }
+    }
+}
+
 /**
  * An app without a training function, like `client-sdk/ffi/tests/c/ready.c`: the library trains the task's ready model on its rows, and the
  * app uses the model. With `offline` it only does that, while the coordinator is gone; with the name of another model it trains and uses that.
  *
- *     Ready OPTIONS.json [offline | mlp | cnn]
+ *     Ready OPTIONS.json [offline | mlp | cnn | graph]
  */
 fun main(arguments: Array<String>): Unit = runBlocking {
     val options = readOptions(arguments[0])
     val mode = arguments.getOrNull(1)
+    if (mode == "graph") return@runBlocking graph(options)
     if (mode != null && mode != "offline") return@runBlocking another(options, mode)
     if (mode == null) {
         // By default it refuses rounds in the clear, and remembers why.

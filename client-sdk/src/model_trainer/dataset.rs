@@ -1,6 +1,7 @@
 //! Examples that a trainer owns.
 
-use crate::train::{Column, Examples, TargetColumn};
+use crate::models::GraphModel;
+use crate::train::{Column, Examples, TargetColumn, TrainError, in_order};
 
 /// Examples owned by the trainer.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,6 +57,17 @@ impl Elements {
     }
 }
 
+impl From<Column<'_>> for Elements {
+    /// A copy of the elements.
+    fn from(column: Column<'_>) -> Self {
+        match column {
+            Column::F32(values) => Self::F32(values.to_vec()),
+            Column::I64(values) => Self::I64(values.to_vec()),
+            Column::U32(values) => Self::I64(values.iter().copied().map(i64::from).collect()),
+        }
+    }
+}
+
 /// Targets of all examples, one example after the other.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Targets {
@@ -73,6 +85,32 @@ impl Targets {
             Self::Classes(classes) => TargetColumn::Classes(classes),
             Self::Numbers(numbers) => TargetColumn::Numbers(numbers),
         }
+    }
+}
+
+/// Examples of a graph: its inputs by name, in any order, with targets.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NamedExamples {
+    /// Each input's name, and the elements of all examples, one example after the other.
+    pub inputs: Vec<(String, Elements)>,
+    /// The targets of all examples.
+    pub targets: Targets,
+    /// Number of examples.
+    pub count: usize,
+    /// Length of the sequences; 1 for a graph without.
+    pub length: usize,
+}
+
+impl NamedExamples {
+    /// The examples with their inputs in the graph's order. Training checks numbers and types of the elements.
+    ///
+    /// # Errors
+    /// [`TrainError::Inputs`] names an input that is unknown, missing or given twice, and lists the graph's inputs.
+    pub fn dataset(self, model: &GraphModel) -> Result<Dataset, TrainError> {
+        let Self { inputs, targets, count, length } = self;
+        let (names, elements): (Vec<_>, Vec<_>) = inputs.into_iter().unzip();
+        let inputs = in_order(model.graph(), names.iter().map(String::as_str).zip(elements))?;
+        Ok(Dataset::Tensors { inputs, targets, count, length })
     }
 }
 
@@ -136,12 +174,29 @@ mod tests {
         }
     }
 
-    #[test]
-    fn regression_on_two_inputs_reports_its_errors() {
+    /// The regression over four numbers and a category of five, with its parameters.
+    fn table() -> (Arc<GraphModel>, Vec<f32>) {
         let onnx = include_bytes!("../train/graph/imported/table.onnx");
         let Imported { graph, parameters, .. } = import(onnx, &Options::default()).unwrap();
-        let model = Architecture::Graph(Arc::new(GraphModel::new(graph, Loss::Mse).unwrap()));
         let values = parameters.iter().flat_map(|tensor| &tensor.values).copied().collect();
+        (Arc::new(GraphModel::new(graph, Loss::Mse).unwrap()), values)
+    }
+
+    #[test]
+    fn named_examples_are_put_in_the_graphs_order() {
+        let Dataset::Tensors { inputs, targets, count, length } = cases(4) else { panic!("they are tensors") };
+        let inputs: Vec<_> = ["numbers".to_owned(), "kind".to_owned()].into_iter().zip(inputs).rev().collect();
+        let (kind, both) = (inputs[..1].to_vec(), inputs);
+        let named = |inputs| NamedExamples { inputs, targets: targets.clone(), count, length }.dataset(&table().0);
+        assert_eq!(named(both).unwrap(), cases(4));
+        let error = named(kind).unwrap_err().to_string();
+        assert!(error.contains("the input `numbers`, which is missing; its inputs are"), "{error}");
+    }
+
+    #[test]
+    fn regression_on_two_inputs_reports_its_errors() {
+        let (graph, values) = table();
+        let model = Architecture::Graph(graph);
         let start = Parameters::new(Arc::new(model.layout().unwrap()), values).unwrap();
         let job = TrainingJob {
             plan: TrainingPlan { epochs: 20, batch_size: 5, learning_rate: 0.05, ..TrainingPlan::default() },

@@ -21,7 +21,7 @@ use crate::models::Architecture;
 use crate::train::{self, Device, Sgd};
 use crate::trainer::{Constraints, Trained, Trainer, TrainerError, TrainingJob};
 
-pub use self::dataset::{Dataset, Elements, Targets};
+pub use self::dataset::{Dataset, Elements, NamedExamples, Targets};
 
 /// Trains the SDK's own models ([`crate::models`]) on one core or one GPU.
 pub struct ModelTrainer {
@@ -159,7 +159,8 @@ impl Trainer for ModelTrainer {
     }
 }
 
-fn architecture(job: &TrainingJob) -> Result<Architecture, TrainerError> {
+/// The ready model or graph that the job names.
+pub(crate) fn architecture(job: &TrainingJob) -> Result<Architecture, TrainerError> {
     let architecture = job
         .architecture
         .clone()

@@ -58,7 +58,7 @@ pub use self::key_store::KeyStore;
 pub use self::kind::Kind;
 pub use self::options::Options;
 #[cfg(feature = "models")]
-pub use self::ready::{labelled, train_ready};
+pub use self::ready::{labelled, named, train_ready};
 pub use self::said::End;
 use self::said::{Ending, Said, Switches};
 use crate::conditions::{Conditions, DeviceState, Readiness};

@@ -1,11 +1,11 @@
-//! The ready models for apps in other languages: the app provides rows, and the task names the model.
+//! The ready models and graphs for apps in other languages: the app provides its examples, and the task names the model.
 
 use learning::{MetricValue, Parameters};
 
 use super::jobs::manner::Manner;
 use super::jobs::update::UpdateError;
-use crate::model_trainer::{Dataset, ModelTrainer};
-use crate::train::Device;
+use crate::model_trainer::{Dataset, ModelTrainer, NamedExamples, architecture};
+use crate::train::{Device, graph_of};
 use crate::trainer::{Purpose, Trained, Trainer as _, TrainerError, TrainingJob};
 
 /// Rows of `width` numbers, row by row, each with a class.
@@ -17,6 +17,16 @@ pub fn labelled(features: Vec<f32>, labels: Vec<u32>, width: usize) -> Result<Da
         return Err(UpdateError::Rows { numbers: features.len(), rows: labels.len(), width });
     }
     Ok(Dataset::Labelled { features, labels, width })
+}
+
+/// Examples with their inputs by name, as the job's graph takes them.
+///
+/// # Errors
+/// [`TrainerError::Refused`] if the job's model is no graph; [`TrainerError::Failed`] names an input that is unknown, missing
+/// or given twice, and lists the graph's inputs.
+pub fn named(examples: NamedExamples, job: &TrainingJob) -> Result<Dataset, TrainerError> {
+    let model = graph_of(architecture(job)?).map_err(TrainerError::refused)?;
+    examples.dataset(&model).map_err(TrainerError::failed)
 }
 
 /// Trains the job's ready model or graph on one core, by its plan and `manner`, starting from `parameters`. With

@@ -41,6 +41,7 @@ pub use self::graph::{
     verify_gradients, verify_gradients_on,
 };
 pub use self::graph::{GraphInputs, GraphOutput, graph_gradient, graph_output};
+pub(crate) use self::graph::{graph_of, in_order};
 pub use self::scores::{Inputs, Predictor, Scores, scores};
 
 use self::batches::Batches;

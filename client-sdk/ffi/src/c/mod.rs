@@ -14,6 +14,7 @@ mod analysis;
 mod arguments;
 mod callbacks;
 mod code;
+mod columns;
 mod exchange;
 mod guard;
 mod handles;

@@ -44,8 +44,8 @@ pub struct TributaryOrigin {
 }
 
 /// A model, with the targets of pointers into it.
-struct HandedOut {
-    model: Arc<Model>,
+pub(super) struct HandedOut {
+    pub(super) model: Arc<Model>,
     sha256: Option<CString>,
     architecture: Option<CString>,
     tensors: Vec<NamedTensor>,
@@ -69,7 +69,7 @@ pub(super) fn hand_out(model: Option<Arc<Model>>, to: *mut TributaryModel) -> Re
     Ok(TributaryCode::Ok)
 }
 
-fn with(
+pub(super) fn with(
     model: TributaryModel,
     work: impl FnOnce(&HandedOut) -> Result<TributaryCode, TributaryError>,
 ) -> TributaryCode {

@@ -41,6 +41,7 @@ impl client_sdk::clock::Clock for Ticking {
 struct Coordinator {
     steps: u32,
     method: Option<Value>,
+    architecture: Value,
     heard: Mutex<Heard>,
 }
 
@@ -59,8 +60,8 @@ fn linear() -> Value {
 }
 
 /// The model's file, and its tensors as a task declares them.
-fn model() -> (Vec<u8>, Vec<Value>) {
-    let architecture: Architecture = serde_json::from_value(linear()).unwrap();
+fn model(architecture: &Value) -> (Vec<u8>, Vec<Value>) {
+    let architecture: Architecture = serde_json::from_value(architecture.clone()).unwrap();
     let parameters = architecture.initial(1).unwrap();
     let tensors = parameters.layout().tensors().iter();
     let tensors =
@@ -69,16 +70,16 @@ fn model() -> (Vec<u8>, Vec<Value>) {
 }
 
 fn coordinator(steps: u32) -> Arc<Coordinator> {
-    Arc::new(Coordinator { steps, method: None, heard: Mutex::default() })
+    Arc::new(Coordinator { steps, method: None, architecture: linear(), heard: Mutex::default() })
 }
 
-fn assigned(steps: u32, method: Option<&Value>) -> CheckInReply {
-    let (file, tensors) = model();
+fn assigned(steps: u32, method: Option<&Value>, architecture: &Value) -> CheckInReply {
+    let (file, tensors) = model(architecture);
     let (bytes, sha256) = (file.len(), ModelFile::new(file.into()).sha256());
     let plan = TrainingPlan { steps: Some(steps), batch_size: 4, learning_rate: 0.5, ..TrainingPlan::default() };
     let mut assignment = json!({
         "task": task(), "task_name": "ready", "round": 1, "attempt": 1, "cohort": 1, "metrics": [],
-        "model": { "architecture": linear(), "tensors": tensors },
+        "model": { "architecture": architecture, "tensors": tensors },
         "base": { "version": 0, "sha256": sha256, "bytes": bytes },
         "training": plan,
         "encoding": { "modulus_bits": 32, "clip_range": 1.0, "max_weight": 100, "max_cohort": 10 },
@@ -98,11 +99,13 @@ impl HttpClient for Coordinator {
             ("POST", "/v1/check-in") => {
                 let reply = match is_over {
                     true => CheckInReply::TaskOver { task: task(), model: None },
-                    false => assigned(self.steps, self.method.as_ref()),
+                    false => assigned(self.steps, self.method.as_ref(), &self.architecture),
                 };
                 ("application/json", serde_json::to_vec(&reply).unwrap())
             }
-            ("GET", path) if path.ends_with("/parameters") => ("application/vnd.safetensors", model().0),
+            ("GET", path) if path.ends_with("/parameters") => {
+                ("application/vnd.safetensors", model(&self.architecture).0)
+            }
             ("PUT", path) if path.contains("/masked-inputs/") => {
                 let (bytes, sha256) = (request.body.len() as u64, ModelFile::new(request.body.clone().into()).sha256());
                 heard.updates.push(request.body);
@@ -223,6 +226,29 @@ fn trained(slice_ms: u64, every_ms: u64, dies_after: Option<usize>) -> (Vec<u8>,
     (heard.updates.remove(0), calls())
 }
 
+/// An app with a training function of its own.
+struct App<F>(F);
+
+impl<F: Fn(Arc<Job>) -> Result<(), TributaryError> + Send + Sync> Trainer for App<F> {
+    fn train(&self, job: Arc<Job>) -> Result<(), CallbackError> {
+        (self.0)(job).map_err(|error| CallbackError::Failed { reason: error.to_string() })
+    }
+}
+
+/// The model of a task after its only round, in which `train` answers the job: the version that the round began with.
+pub(crate) fn model_after(
+    architecture: &Value,
+    train: impl Fn(Arc<Job>) -> Result<(), TributaryError> + Send + Sync + 'static,
+) -> Arc<Model> {
+    let coordinator =
+        Coordinator { steps: 2, method: None, architecture: architecture.clone(), heard: Mutex::default() };
+    let (folder, coordinator) = (tempfile::tempdir().unwrap(), Arc::new(coordinator));
+    let machine = machine(folder.path(), &coordinator, 1_000_000, 30_000);
+    drive(&machine, &(Arc::new(App(train)) as Arc<dyn Trainer>), || false);
+    assert_eq!(coordinator.heard.lock().unwrap().updates.len(), 1);
+    machine.model("ready".to_owned()).unwrap().unwrap()
+}
+
 #[test]
 fn a_ready_model_that_is_paused_goes_on_in_the_next_call_and_comes_to_the_same() {
     let (expected, calls) = trained(1_000_000, 30_000, None);
@@ -273,7 +299,8 @@ impl Trainer for Both {
 #[test]
 fn with_ditto_a_ready_model_is_shared_and_the_app_has_its_own() {
     let ditto = Some(json!({ "method": "ditto", "lambda": 0.5 }));
-    let coordinator = Arc::new(Coordinator { steps: 60, method: ditto, heard: Mutex::default() });
+    let coordinator =
+        Arc::new(Coordinator { steps: 60, method: ditto, architecture: linear(), heard: Mutex::default() });
     for trains_within in [false, true] {
         let (folder, app) = (tempfile::tempdir().unwrap(), Arc::<Both>::default());
         *coordinator.heard.lock().unwrap() = Heard::default();

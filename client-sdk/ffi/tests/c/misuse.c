@@ -138,6 +138,7 @@ static void nothing_is_there(const char *options) {
         EXPECT(CLOSED, tributary_model_metric(model, 0, &metric));
         EXPECT(CLOSED, tributary_model_parameters(model, &parameters, &length));
         EXPECT(CLOSED, tributary_model_scores(model, NULL, 0, NULL, 0, &length));
+        EXPECT(CLOSED, tributary_model_predict(model, NULL, NULL, 0, &length));
         EXPECT(CLOSED, tributary_model_free(model));
         EXPECT(CLOSED, tributary_machine_tick(machine, &now, &todo, &until));
         EXPECT(CLOSED, tributary_machine_perform(machine, NULL, NULL));
@@ -167,6 +168,7 @@ static void nothing_is_there(const char *options) {
         EXPECT(CLOSED, tributary_job_analysis(job, &json));
         EXPECT(CLOSED, tributary_job_give_rows(job, NULL, 0, 0, NULL));
         EXPECT(CLOSED, tributary_job_train_and_measure(job, NULL, NULL));
+        EXPECT(CLOSED, tributary_job_train_columns(job, NULL, NULL));
         EXPECT(CLOSED, tributary_job_should_pause(job));
         EXPECT(CLOSED, tributary_job_checkpoint(job, NULL, 0, &length));
         EXPECT(CLOSED, tributary_job_save_checkpoint(job, NULL, 0));

@@ -1,10 +1,11 @@
 // An app without a training function: the library trains the task's ready model on its rows, and the app uses the model.
 //
-//     ready OPTIONS.json [offline | mlp | cnn]
+//     ready OPTIONS.json [offline | mlp | cnn | graph]
 //
 // The task's model is `linear` with 4 inputs and 2 classes, and the options have `"required": false`. Prints what the model says of some rows;
 // with `offline` it only does that, while the coordinator is gone: by a participant, and without one. With the name of another model it trains
-// and uses that in the task of this name: `mlp` takes 4 inputs, and `cnn` images of 4 by 4.
+// and uses that in the task of this name: `mlp` takes 4 inputs, `cnn` images of 4 by 4, and `graph` the columns `numbers` (4 floats) and
+// `kind` (an integer below 5), with a number as target.
 
 #include <math.h>
 #include <stdio.h>
@@ -112,6 +113,80 @@ static void another_kind(const char *options, const char *kind, const uint32_t *
     EXPECT(OK, tributary_close(participant, 10000));
 }
 
+// Mean squared error of the graph's predictions.
+static double squared_error(TributaryParticipant participant, const TributaryExamples *examples) {
+    TributaryModel model;
+    float predicted[ROWS];
+    size_t length;
+    double sum = 0;
+    EXPECT(OK, tributary_model(participant, "graph", &model));
+    EXPECT(TOO_SMALL, tributary_model_predict(model, examples, predicted, ROWS - 1, &length));
+    EXPECT(OK, tributary_model_predict(model, examples, predicted, ROWS, &length));
+    CHECK(length == ROWS);
+    for (int row = 0; row < ROWS; ++row) {
+        double difference = predicted[row] - examples->numbers[row];
+        sum += difference * difference;
+    }
+    TributaryExamples less = *examples;
+    less.column_count = 1;
+    EXPECT_WORDS(ARGUMENT, "`numbers`, which is missing", tributary_model_predict(model, &less, predicted, ROWS, NULL));
+    EXPECT(ARGUMENT, tributary_model_predict(model, NULL, predicted, ROWS, NULL));
+    EXPECT(OK, tributary_model_free(model));
+    EXPECT(CLOSED, tributary_model_predict(model, examples, predicted, ROWS, NULL));
+    return sum / ROWS;
+}
+
+// Trains a graph with two inputs by their names, in two rounds.
+static void graph(const char *options) {
+    static float numbers[ROWS * WIDTH], targets[ROWS];
+    static int64_t kinds[ROWS], outside[ROWS];
+    for (int row = 0; row < ROWS; ++row) {
+        kinds[row] = row % 5;
+        outside[row] = row == 3 ? 5 : 0;
+        targets[row] = (float)(row * 4 % 7) / 7 - (float)(row % 5);
+        for (int column = 0; column < WIDTH; ++column) {
+            numbers[row * WIDTH + column] = (float)((row * WIDTH + column) % 7) / 7;
+        }
+    }
+    TributaryColumn columns[] = {{.name = "kind", .integers = kinds, .count = ROWS},
+                                 {.name = "numbers", .floats = numbers, .count = ROWS * WIDTH},
+                                 {.name = "kind", .integers = kinds, .count = ROWS}};
+    TributaryExamples examples = {
+        .columns = columns, .column_count = 2, .numbers = targets, .target_count = ROWS, .examples = ROWS, .length = 1};
+    TributaryParticipant participant;
+    TributaryJob job;
+    int rounds = 0;
+    double before = 0, after;
+    EXPECT(OK, tributary_start(options, NULL, &participant));
+    for (; has_job(participant, &job); ++rounds) {
+        TributaryExamples wrong = examples;
+        wrong.column_count = 3;
+        EXPECT_WORDS(UPDATE, "the input `kind` once, not twice", tributary_job_train_columns(job, &wrong, NULL));
+        wrong.column_count = 1;
+        EXPECT_WORDS(UPDATE, "`numbers` (floats [batch, 4]), `kind` (integers [batch])",
+                     tributary_job_train_columns(job, &wrong, NULL));
+        columns[0].integers = outside;
+        EXPECT_WORDS(UPDATE, "integers from 0 to 4 as its input `kind`, not 5 (example 3)",
+                     tributary_job_train_columns(job, &examples, NULL));
+        columns[0].integers = NULL;
+        EXPECT_WORDS(ARGUMENT, "either floats or integers", tributary_job_train_columns(job, &examples, NULL));
+        columns[0].integers = kinds;
+        wrong = examples;
+        wrong.numbers = NULL;
+        EXPECT_WORDS(ARGUMENT, "either classes or numbers", tributary_job_train_columns(job, &wrong, NULL));
+        EXPECT_WORDS(ARGUMENT, "examples is NULL", tributary_job_train_columns(job, NULL, NULL));
+        if (rounds > 0) {
+            before = squared_error(participant, &examples);
+        }
+        EXPECT(OK, tributary_job_train_columns(job, &examples, &examples));
+        EXPECT(CLOSED, tributary_job_train_columns(job, &examples, NULL));
+    }
+    after = squared_error(participant, &examples);
+    printf("graph: squared error %g, then %g\n", before, after);
+    CHECK(rounds == 2 && after < before);
+    EXPECT(OK, tributary_close(participant, 10000));
+}
+
 int main(int count, char **arguments) {
     static char options[1 << 16];
     FILE *file = count >= 2 ? fopen(arguments[1], "rb") : NULL;
@@ -130,6 +205,10 @@ int main(int count, char **arguments) {
     }
     TributaryParticipant participant;
     TributaryModel model;
+    if (count == 3 && strcmp(arguments[2], "graph") == 0) {
+        graph(options);
+        return 0;
+    }
     if (count == 3 && strcmp(arguments[2], "offline") != 0) {
         another_kind(options, arguments[2], labels);
         return 0;

@@ -1,15 +1,13 @@
 //! Examples as a graph takes them.
 
-use graph::{Element, GraphModel, Loss, Point, Size};
+use graph::{Graph, GraphModel, Loss, Operation, Point, Size, wrapped};
 
 use super::executor::Executor;
 use super::loss::Targets;
+use super::named::{KIND, described, misfit};
 use super::tensor::Tensor;
 use crate::train::error::TrainError;
 use crate::train::examples::{Column, Examples, TargetColumn};
-
-/// The kind of model in errors.
-const KIND: &str = "graph";
 
 /// Batch and length of a chunk of examples.
 pub(super) fn point(examples: &Examples<'_>, batch: usize) -> Point {
@@ -43,11 +41,9 @@ pub(super) fn check_inputs(model: &GraphModel, examples: &Examples<'_>) -> Resul
     }
     let columns = columns(examples);
     if columns.len() != graph.inputs.len() {
-        let names: Vec<_> = graph.inputs.iter().map(|input| input.name.as_str()).collect();
-        let what = format!("{} inputs ({}), not {}", names.len(), names.join(", "), columns.len());
-        return Err(TrainError::Inputs { kind: KIND, what });
+        return Err(misfit(graph, &format!("{} inputs, not {}", graph.inputs.len(), columns.len())));
     }
-    for (input, column) in graph.inputs.iter().zip(&columns) {
+    for (position, (input, column)) in graph.inputs.iter().zip(&columns).enumerate() {
         let width: i64 = input.shape.iter().map(|size: &Size| size.at(one).unwrap_or(0)).product();
         let width = usize::try_from(width).unwrap_or(0);
         let (element, got) = column.size();
@@ -57,18 +53,33 @@ pub(super) fn check_inputs(model: &GraphModel, examples: &Examples<'_>) -> Resul
                 "{width} {kind} an example as its input `{name}`; {count} examples with {got} {} were given",
                 described(element)
             );
-            return Err(TrainError::Inputs { kind: KIND, what });
+            return Err(misfit(graph, &what));
         }
+        check_ids(graph, position, column, width)?;
     }
     Ok(())
 }
 
-fn described(element: Element) -> &'static str {
-    match element {
-        Element::F32 => "floats",
-        Element::I64 => "integers",
-        Element::Bool => "truth values",
-    }
+/// Checks the integers of an input that selects rows of a parameter, such as a table of embeddings. `width` is the number of
+/// elements of an example.
+fn check_ids(graph: &Graph, position: usize, column: &Column<'_>, width: usize) -> Result<(), TrainError> {
+    let (id, name) = (graph.input(position), &graph.inputs[position].name);
+    let sizes = graph.nodes.iter().filter_map(|node| {
+        let (Operation::Gather { axis }, [table, ids]) = (&node.operation, &node.inputs[..]) else { return None };
+        let parameter = (0..graph.parameters.len()).find(|&number| graph.parameter(number) == *table)?;
+        let size = graph.parameters[parameter].shape.get(*axis as usize).filter(|_| *ids == id)?;
+        usize::try_from(*size).ok()
+    });
+    let Some(size) = sizes.min() else { return Ok(()) };
+    let is_outside = |id: &(usize, i64)| wrapped(id.1, size).is_none();
+    let outside = match column {
+        Column::F32(_) => None,
+        Column::I64(ids) => ids.iter().copied().enumerate().find(is_outside),
+        Column::U32(ids) => ids.iter().map(|&id| i64::from(id)).enumerate().find(is_outside),
+    };
+    let Some((at, id)) = outside else { return Ok(()) };
+    let (most, example) = (size - 1, at.checked_div(width).unwrap_or_default());
+    Err(misfit(graph, &format!("integers from 0 to {most} as its input `{name}`, not {id} (example {example})")))
 }
 
 /// Checks number and range of the targets.

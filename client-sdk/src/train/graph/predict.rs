@@ -6,12 +6,10 @@ use graph::{Element, Graph, GraphModel, Point};
 use learning::Parameters;
 
 use super::executor::Executor;
+use super::named::{KIND, described, in_order};
 use super::tensor::Tensor;
 use crate::models::Architecture;
 use crate::train::error::TrainError;
-
-/// The kind of model in errors.
-const KIND: &str = "graph";
 
 /// An input or output of a prediction.
 #[derive(Clone, Debug, PartialEq)]
@@ -112,19 +110,7 @@ pub(super) fn ordered<'a>(
     graph: &Graph,
     inputs: &'a [NamedTensor],
 ) -> Result<(Vec<&'a NamedTensor>, Point), TrainError> {
-    let wrong = |what: String| TrainError::Inputs { kind: KIND, what };
-    let names = || graph.inputs.iter().map(|input| format!("`{}`", input.name)).collect::<Vec<_>>().join(", ");
-    if let Some(other) = inputs.iter().find(|given| graph.inputs.iter().all(|input| input.name != given.name)) {
-        return Err(wrong(format!("the inputs {}, not `{}`", names(), other.name)));
-    }
-    let mut ordered = Vec::with_capacity(graph.inputs.len());
-    for input in &graph.inputs {
-        let mut given = inputs.iter().filter(|given| given.name == input.name);
-        let (Some(found), None) = (given.next(), given.next()) else {
-            return Err(wrong(format!("the inputs {}, each once", names())));
-        };
-        ordered.push(found);
-    }
+    let ordered = in_order(graph, inputs.iter().map(|given| (&given.name[..], given)))?;
     let shapes: Vec<&[usize]> = ordered.iter().map(|given| &given.shape[..]).collect();
     let point = graph.point_of(&shapes).map_err(TrainError::Graph)?;
     for (input, given) in graph.inputs.iter().zip(&ordered) {
@@ -142,14 +128,6 @@ fn check(name: &str, (element, count): (Element, usize), given: &Tensor) -> Resu
     let (expected, got) = (described(element), described(given.element()));
     let what = format!("{count} {expected} as `{name}`, not {} {got}", given.len());
     Err(TrainError::Inputs { kind: KIND, what })
-}
-
-fn described(element: Element) -> &'static str {
-    match element {
-        Element::F32 => "floats",
-        Element::I64 => "integers",
-        Element::Bool => "truth values",
-    }
 }
 
 #[cfg(test)]
@@ -204,9 +182,9 @@ mod tests {
         let numbers = || floats("numbers", &[1, 4], &[0.0; 4]);
         let kind = |kind| integers("kind", &[1], &[kind]);
         for (inputs, why) in [
-            (vec![numbers()], "the inputs `numbers`, `kind`, each once"),
-            (vec![numbers(), kind(1), kind(1)], "the inputs `numbers`, `kind`, each once"),
-            (vec![numbers(), kind(1), floats("x", &[1], &[0.0])], "the inputs `numbers`, `kind`, not `x`"),
+            (vec![numbers()], "the input `kind`, which is missing"),
+            (vec![numbers(), kind(1), kind(1)], "the input `kind` once, not twice"),
+            (vec![numbers(), kind(1), floats("x", &[1], &[0.0])], "no input `x`; its inputs are `numbers`"),
             (vec![numbers(), integers("kind", &[2], &[1, 1])], "input `kind`: has the shape [2]; [batch] is right"),
             (vec![numbers(), floats("kind", &[1], &[0.0])], "1 integers as `kind`, not 1 floats"),
             (vec![floats("numbers", &[1, 4], &[0.0; 3]), kind(1)], "4 floats as `numbers`, not 3 floats"),

@@ -102,6 +102,25 @@ extension AdapterBase {
     }
 }
 
+extension Column {
+    /// An input of floats, for all examples: their elements one example after the other, each row-major.
+    public init(_ name: String, floats: [Float]) {
+        self.init(name: name, elements: .floats(bytes: floats.withUnsafeBytes { Data($0) }))
+    }
+
+    /// The same for an input of integers, such as ids from 0 on.
+    public init(_ name: String, integers: [Int64]) {
+        self.init(name: name, elements: .integers(bytes: integers.withUnsafeBytes { Data($0) }))
+    }
+}
+
+extension GraphTargets {
+    /// For losses other than `cross_entropy` and `next_token`: a number for each output.
+    public init(numbers: [Float]) {
+        self = .numbers(bytes: numbers.withUnsafeBytes { Data($0) })
+    }
+}
+
 extension Job {
     /// The task, the round and the plan.
     public func about() throws -> Description {
@@ -163,6 +182,15 @@ extension Job {
                 features: rows, labels: labels, width: UInt64(width),
                 heldOut: heldOut.features.withUnsafeBytes { Data($0) }, heldOutLabels: heldOut.labels)
         }
+    }
+
+    /// As the other `train`, for a graph whose inputs have names. `accuracy` is left out if the model predicts numbers.
+    ///
+    /// Throws `TributaryError.Update` if the examples do not fit, or the task's model is no graph: the text names the input that is
+    /// unknown, missing, given twice, or of another type, length or range, and lists the graph's inputs. The job still takes an answer.
+    @discardableResult
+    public func train(_ examples: GraphExamples, heldOut: GraphExamples? = nil) throws -> Bool {
+        try inTime { try trainGraph(examples: examples, heldOut: heldOut) }
     }
 
     /// Answers an analysis (`analysis()`) with this device's rows: rows of `width` numbers, with its columns in their order, and in `targets` what is

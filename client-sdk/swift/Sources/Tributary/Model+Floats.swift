@@ -29,6 +29,12 @@ extension Model {
     public func scores(of rows: [Float]) throws -> [Float] {
         try scores(rows: rows.withUnsafeBytes { Data($0) }).floats
     }
+
+    /// The first output of a graph for `count` examples, one example after the other; `length` is that of their sequences, 1 for a graph
+    /// without. Throws `TributaryError.Argument` if the columns do not fit: the text lists the graph's inputs.
+    public func predict(_ columns: [Column], count: Int, length: Int = 1) throws -> [Float] {
+        try predict(columns: columns, count: UInt64(max(count, 0)), length: UInt64(max(length, 0))).floats
+    }
 }
 
 extension Machine {

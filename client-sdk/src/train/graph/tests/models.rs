@@ -169,7 +169,7 @@ fn regression_learns_and_checks_its_examples() {
     };
     assert!(wrong(short).contains("3 floats an example as its input `x`"), "{}", wrong(short));
     let none = Examples::Tensors { inputs: &[], targets: TargetColumn::Numbers(&targets), count: 20, length: 1 };
-    assert!(wrong(none).contains("1 inputs (x), not 0"), "{}", wrong(none));
+    assert!(wrong(none).contains("1 inputs, not 0; its inputs are `x`"), "{}", wrong(none));
 }
 
 #[test]

@@ -150,10 +150,16 @@ mod tests {
         let right = [Column::F32(&numbers), Column::I64(&kind)];
         for (error, why) in [
             (said(&parameters[1..], &right, &[1.0; 2]), "parameters where the layout has"),
-            (said(&parameters, &right[..1], &[1.0; 2]), "2 inputs (numbers, kind), not 1"),
+            (
+                said(&parameters, &right[..1], &[1.0; 2]),
+                "2 inputs, not 1; its inputs are `numbers` (floats [batch, 4]), `kind`",
+            ),
             (said(&parameters, &[Column::F32(&numbers[1..]), Column::I64(&kind)], &[1.0; 2]), "input `numbers`"),
             (said(&parameters, &right, &[1.0; 3]), "got 3 weights of the output where 2 were expected"),
-            (said(&parameters, &[right[0], Column::I64(&[0, 5])], &[1.0; 2]), "cannot compute these inputs"),
+            (
+                said(&parameters, &[right[0], Column::I64(&[0, 5])], &[1.0; 2]),
+                "integers from 0 to 4 as its input `kind`, not 5 (example 1)",
+            ),
         ] {
             assert!(error.contains(why), "{error}");
         }

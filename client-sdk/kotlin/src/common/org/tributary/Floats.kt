@@ -17,6 +17,13 @@ internal fun bytes(numbers: DoubleArray): ByteArray {
     return bytes.array()
 }
 
+/** Integers of 64 bits as the library takes them: little-endian. */
+internal fun bytes(integers: LongArray): ByteArray {
+    val bytes = ByteBuffer.allocate(integers.size * Long.SIZE_BYTES).order(ByteOrder.LITTLE_ENDIAN)
+    bytes.asLongBuffer().put(integers)
+    return bytes.array()
+}
+
 /** Floats as the library gives them. */
 internal fun floats(bytes: ByteArray): FloatArray {
     val floats = ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN).asFloatBuffer()

@@ -131,6 +131,15 @@ public class Job internal constructor(private val native: org.tributary.ffi.Job)
     }
 
     /**
+     * As the other [train], for a graph whose inputs have names. `accuracy` is left out if the model predicts numbers.
+     *
+     * Throws `TributaryException.Update` if the examples do not fit, or the task's model is no graph: the text names the input that is unknown,
+     * missing, given twice, or of another type, length or range, and lists the graph's inputs. The job still takes an answer.
+     */
+    public fun train(examples: Examples, heldOut: Examples? = null): Boolean =
+        inTime { trainGraph(examples.native(), heldOut?.native()) }
+
+    /**
      * Answers an [analysis] with this device's rows: [rows] of [width] numbers, with its columns in their order, and in [targets] what is to
      * be predicted of each row, if it predicts something. They stay on the device: what leaves it is what the analysis counts and sums of
      * them, masked as the task prescribes. Give the same rows in the same order in each round.

@@ -56,6 +56,13 @@ public class Model internal constructor(private val native: org.tributary.ffi.Mo
      */
     public fun scores(rows: FloatArray): FloatArray = floats(native.unlessClosed { scores(bytes(rows)) })
 
-    /** Frees its memory; [parameters] and [scores] then throw `TributaryException.Closed`. */
+    /**
+     * The first output of a graph for [count] examples, one example after the other; [length] is that of their sequences, 1 for a graph
+     * without. Throws `TributaryException.Argument` if the model is no graph, or the columns do not fit: the text lists the graph's inputs.
+     */
+    public fun predict(columns: List<Column>, count: Int, length: Int = 1): FloatArray =
+        floats(native.unlessClosed { predict(columns.map(Column::native), whole(count), whole(length)) })
+
+    /** Frees its memory; [parameters], [scores] and [predict] then throw `TributaryException.Closed`. */
     override fun close(): Unit = native.destroy()
 }

@@ -23,18 +23,18 @@ pub(crate) struct Memory {
 
 /// Some bytes, counted until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct Reservation {
     memory: Arc<Memory>,
     bytes: u64,
 }
 
 impl Memory {
     /// Counts the bytes of so many words.
-    pub(crate) fn hold(self: &Arc<Self>, words: usize) -> Held {
+    pub(crate) fn hold(self: &Arc<Self>, words: usize) -> Reservation {
         let bytes = 4 * words as u64;
         let now = self.in_use.fetch_add(bytes, Ordering::Relaxed) + bytes;
         self.peak.fetch_max(now, Ordering::Relaxed);
-        Held { memory: Arc::clone(self), bytes }
+        Reservation { memory: Arc::clone(self), bytes }
     }
 
     pub(crate) fn told(&self, device: &str) -> MemoryUse {
@@ -43,7 +43,7 @@ impl Memory {
     }
 }
 
-impl Drop for Held {
+impl Drop for Reservation {
     fn drop(&mut self) {
         self.memory.in_use.fetch_sub(self.bytes, Ordering::Relaxed);
     }

@@ -3,12 +3,12 @@
 //! One file per subcommand in `command/`; their output goes through `output`, their failures through `failure`. This
 //! crate composes and presents, and leaves SQL and tensors to others.
 
+mod allocator;
 mod arguments;
 mod command;
 mod data;
 mod device;
 mod failure;
-mod lean;
 mod output;
 mod parse;
 mod privacy_input;
@@ -37,13 +37,13 @@ fn main() -> ExitCode {
         Err(error) => return misunderstood(&error),
     };
     if let Some(options) = cli.command.allocator() {
-        lean::start(options);
+        allocator::start(options);
     }
     let output = Output::new(cli.format);
     let stream = cli.command.is_stream();
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     if matches!(cli.command, Command::Serve(_) | Command::Work(_)) {
-        runtime.max_blocking_threads(lean::BLOCKING_THREADS);
+        runtime.max_blocking_threads(allocator::BLOCKING_THREADS);
     }
     let outcome = match runtime.enable_all().build() {
         Ok(runtime) => {

@@ -2,9 +2,9 @@
 //!
 //! One fault per process: an audit breaks a build, not a single task.
 
-use listener::Guarded;
+use listener::PoisonFreeMutex;
 
-static PRESENT: Guarded<Option<Fault>> = Guarded::new(None);
+static PRESENT: PoisonFreeMutex<Option<Fault>> = PoisonFreeMutex::new(None);
 
 /// A coordinator's deliberate fault: in the privacy of tasks, or in the resilience of rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

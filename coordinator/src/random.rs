@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use listener::Guarded;
+use listener::PoisonFreeMutex;
 use rand::{Rng, SeedableRng as _};
 use rand_chacha::ChaCha20Rng;
 use ring::rand::SecureRandom as _;
@@ -10,12 +10,12 @@ use uuid::Uuid;
 
 /// A shared random generator. It must be cryptographic outside tests, since it generates tokens.
 #[derive(Clone)]
-pub struct Random(Arc<Guarded<dyn Rng + Send>>);
+pub struct Random(Arc<PoisonFreeMutex<dyn Rng + Send>>);
 
 impl Random {
     /// A source that draws from `rng`.
     pub fn new(rng: impl Rng + Send + 'static) -> Self {
-        Self(Arc::new(Guarded::new(rng)))
+        Self(Arc::new(PoisonFreeMutex::new(rng)))
     }
 
     /// A ChaCha20 generator seeded by the operating system.

@@ -7,7 +7,7 @@ use client_sdk::participant::machine::{Action, Input};
 use client_sdk::transport::{HttpRequest, Request, Response, TransportError};
 
 use super::device::{Next, OpenPoll, Stub};
-use super::process::Standing;
+use super::process::ProcessStatus;
 use super::schedule::Operation;
 use super::world::{Event, Message, Reply, World};
 use simulation::clock::Moment;
@@ -18,7 +18,7 @@ const TRIP: Duration = Duration::from_millis(10);
 /// How long a device trains.
 const TRAINING: Duration = Duration::from_millis(300);
 /// Response timeout of a device, in addition to the duration of a long poll.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// Time until a device detects a missing listener.
 const REFUSED: Duration = Duration::from_millis(200);
 
@@ -93,7 +93,7 @@ impl World<'_> {
     /// Puts a request on its way, as the schedule has it.
     fn send(&mut self, index: u32, number: u64, message: Message, wait: Duration, nothing: Input) {
         let current = self.devices[index as usize].current;
-        self.plan(wait + PATIENCE, Event::GiveUp { device: index, current, input: Box::new(nothing) });
+        self.plan(wait + TIMEOUT, Event::GiveUp { device: index, current, input: Box::new(nothing) });
         let mut trip = TRIP + Duration::from_millis(index.into());
         for fault in self.faults_of(index, number) {
             match fault {
@@ -170,7 +170,7 @@ impl World<'_> {
 
     fn is_serving(&self, coordinator: usize) -> bool {
         let running = self.slots[coordinator].running.as_ref();
-        running.is_some_and(|running| running.process.standing() == Standing::Running)
+        running.is_some_and(|running| running.process.standing() == ProcessStatus::Running)
     }
 
     /// The coordinator answered a request.
@@ -212,7 +212,9 @@ impl World<'_> {
         let Some(poll) = device_ref.poll.as_ref().filter(|_| device_ref.current == current) else { return };
         let (coordinator, life) = poll.at;
         let running = self.slots[coordinator].running.as_ref().filter(|running| running.life == life);
-        let Some(running) = running.filter(|running| running.process.standing() == Standing::Running) else { return };
+        let Some(running) = running.filter(|running| running.process.standing() == ProcessStatus::Running) else {
+            return;
+        };
         let (network, request, peer) = (Arc::clone(&running.network), poll.request.clone(), device_ref.peer);
         let left = poll.until.since(now);
         let call = async move {

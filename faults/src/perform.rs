@@ -12,7 +12,7 @@ use client_sdk::participant::machine::Input;
 use super::base::Base;
 use super::build::build;
 use super::outcome::Run;
-use super::process::Standing;
+use super::process::ProcessStatus;
 use super::schedule::{HORIZON_MS, Operation, Schedule};
 use super::world::{Event, Place, World};
 use crate::SetupError;
@@ -23,7 +23,7 @@ const EVENTS_MIN: u64 = 200;
 /// Maximum duration of faults.
 const FAULTS_MAX: Duration = Duration::from_secs(300);
 /// How long a task may take to end once faults have stopped.
-const PATIENCE: Duration = Duration::from_secs(900);
+const TIMEOUT: Duration = Duration::from_secs(900);
 pub(super) async fn perform(
     schedule: &Schedule,
     base: &Base,
@@ -56,7 +56,7 @@ impl World<'_> {
         })
         .await;
         self.calm_down().await;
-        let end = self.now().plus(PATIENCE);
+        let end = self.now().plus(TIMEOUT);
         self.go_until(|world| world.now() >= end || world.facts.is_over()).await;
         self.finish().await;
     }
@@ -168,7 +168,7 @@ impl World<'_> {
     fn look_after_the_halted(&mut self) {
         for coordinator in 0..self.slots.len() {
             let Some(running) = &self.slots[coordinator].running else { continue };
-            if let Standing::Dead(away) = running.process.standing() {
+            if let ProcessStatus::Dead(away) = running.process.standing() {
                 self.bury(coordinator, away);
             }
         }

@@ -23,7 +23,7 @@ pub(super) enum ChangeFault {
 
 /// Whether a process goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum ProcessStatus {
     Running,
     /// It hangs for this long.
     Stalled(Duration),
@@ -82,25 +82,25 @@ fn is_work() -> bool {
 /// One process. Rows and blobs ask it before each change.
 pub(super) struct Process {
     changes: Arc<Mutex<Changes>>,
-    standing: watch::Sender<Standing>,
+    standing: watch::Sender<ProcessStatus>,
 }
 
 impl Process {
     pub(super) fn new(changes: Arc<Mutex<Changes>>) -> Self {
-        Self { changes, standing: watch::Sender::new(Standing::Running) }
+        Self { changes, standing: watch::Sender::new(ProcessStatus::Running) }
     }
 
     fn changes(&self) -> MutexGuard<'_, Changes> {
         self.changes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn standing(&self) -> Standing {
+    pub(super) fn standing(&self) -> ProcessStatus {
         *self.standing.borrow()
     }
 
     /// Returns when it hangs or is dead.
     pub(super) async fn halted(&self) {
-        self.wait_for(|standing| standing != Standing::Running).await;
+        self.wait_for(|standing| standing != ProcessStatus::Running).await;
     }
 
     /// It hangs for a moment before the change after the next one.
@@ -113,9 +113,9 @@ impl Process {
     /// Lets it go on if it hangs.
     pub(super) fn resume(&self) {
         self.standing.send_if_modified(|standing| {
-            let stalled = matches!(standing, Standing::Stalled(_));
+            let stalled = matches!(standing, ProcessStatus::Stalled(_));
             if stalled {
-                *standing = Standing::Running;
+                *standing = ProcessStatus::Running;
             }
             stalled
         });
@@ -123,10 +123,10 @@ impl Process {
 
     /// Stops the process before its next action.
     pub(super) fn die(&self) {
-        self.standing.send_replace(Standing::Dead(Duration::ZERO));
+        self.standing.send_replace(ProcessStatus::Dead(Duration::ZERO));
     }
 
-    async fn wait_for(&self, mut is: impl FnMut(Standing) -> bool) {
+    async fn wait_for(&self, mut is: impl FnMut(ProcessStatus) -> bool) {
         // The sender lives as long as this.
         let _ = self.standing.subscribe().wait_for(|standing| is(*standing)).await;
     }
@@ -135,13 +135,13 @@ impl Process {
 #[async_trait]
 impl Interruption for Process {
     async fn may_go_on(&self, changes: bool) {
-        if changes && self.standing() == Standing::Running {
+        if changes && self.standing() == ProcessStatus::Running {
             let stall = self.changes().stall();
             if let Some(away) = stall {
-                self.standing.send_replace(Standing::Stalled(away));
+                self.standing.send_replace(ProcessStatus::Stalled(away));
             }
         }
-        self.wait_for(|standing| standing == Standing::Running).await;
+        self.wait_for(|standing| standing == ProcessStatus::Running).await;
     }
 
     fn commits(&self) -> WriteFate {
@@ -158,7 +158,7 @@ impl Interruption for Process {
             Some(ChangeFault::Fail { takes_effect: false }) => WriteFate::Fails,
             Some(ChangeFault::Fail { takes_effect: true }) => WriteFate::FailsAfter,
             Some(ChangeFault::Crash { takes_effect, away }) => {
-                self.standing.send_replace(Standing::Dead(away));
+                self.standing.send_replace(ProcessStatus::Dead(away));
                 if takes_effect { WriteFate::StopsAfter } else { WriteFate::StopsBefore }
             }
             None => WriteFate::Done,

@@ -14,7 +14,7 @@ use wire::route::fill;
 
 use super::device::TASK;
 use super::outcome::Check;
-use super::process::{Standing, as_work};
+use super::process::{ProcessStatus, as_work};
 use super::schedule::Operation;
 use super::world::{Event, GARBAGE, Reply, World};
 use simulation::clock::{Moment, VirtualClock};
@@ -63,7 +63,7 @@ impl World<'_> {
             self.violate(check, detail);
         }
         let Some(running) = &mut self.slots[coordinator].running else { return };
-        if let Standing::Stalled(away) = process.standing()
+        if let ProcessStatus::Stalled(away) = process.standing()
             && !running.is_told_to_resume
         {
             running.is_told_to_resume = true;
@@ -160,7 +160,7 @@ impl World<'_> {
         let Some(running) = self.slots[coordinator].running.as_mut().filter(|running| running.life == life) else {
             return;
         };
-        if !matches!(running.process.standing(), Standing::Stalled(_)) {
+        if !matches!(running.process.standing(), ProcessStatus::Stalled(_)) {
             return;
         }
         running.is_told_to_resume = false;
@@ -199,7 +199,7 @@ impl World<'_> {
             // An earlier one replaced it.
             return;
         }
-        if running.process.standing() != Standing::Running {
+        if running.process.standing() != ProcessStatus::Running {
             return;
         }
         self.events += u64::from(!is_poll);
@@ -258,7 +258,7 @@ impl World<'_> {
         let (before, since) = slot.collected.replace((clock, now)).unwrap_or((clock, now));
         let elapsed = i64::try_from(now.since(since).as_millis()).unwrap_or(i64::MAX);
         let Some(running) = slot.running.as_ref().filter(|running| running.life == life) else { return };
-        if running.process.standing() != Standing::Running || clock - before - elapsed > TOLERANCE_MS {
+        if running.process.standing() != ProcessStatus::Running || clock - before - elapsed > TOLERANCE_MS {
             return;
         }
         let engine = running.coordinator.engine.clone();
@@ -272,7 +272,7 @@ impl World<'_> {
     pub(super) async fn command(&mut self, what: &'static str, device: Option<u32>) {
         let running = self.slots.iter().enumerate().find_map(|(number, slot)| {
             let running = slot.running.as_ref()?;
-            (running.process.standing() == Standing::Running).then_some((number, Arc::clone(&running.network)))
+            (running.process.standing() == ProcessStatus::Running).then_some((number, Arc::clone(&running.network)))
         });
         let Some((coordinator, network)) = running else { return };
         let peer = device.and_then(|device| self.devices.get(device as usize)).and_then(|device| device.peer);

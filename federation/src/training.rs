@@ -34,7 +34,7 @@ pub struct Claim {
 
 /// State of a participant in a task with training ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum TrainingStatus {
     /// May be assigned a training.
     Free,
     Training,
@@ -63,7 +63,7 @@ pub fn standing(
     version: u32,
     bound: Staleness,
     now: Timestamp,
-) -> Standing {
+) -> TrainingStatus {
     let open = training.filter(|training| !training.is_over);
     let claim_of = |training: &&Training| claim.is_some_and(|claim| claim.serial == training.serial);
     let claims_update = claim.is_some_and(|claim| claim.is_ready);
@@ -71,18 +71,18 @@ pub fn standing(
         Some(training) => {
             let staleness = version.saturating_sub(training.base_version);
             match (claim_of(&training), claims_update) {
-                (true, true) if staleness <= bound.max => Standing::Ready { staleness },
-                (true, true) => Standing::Stale { staleness },
-                (true, false) if staleness == 0 && now < training.expires_at => Standing::Resting,
-                (true, false) => Standing::Free,
-                (false, true) => Standing::Unknown,
+                (true, true) if staleness <= bound.max => TrainingStatus::Ready { staleness },
+                (true, true) => TrainingStatus::Stale { staleness },
+                (true, false) if staleness == 0 && now < training.expires_at => TrainingStatus::Resting,
+                (true, false) => TrainingStatus::Free,
+                (false, true) => TrainingStatus::Unknown,
                 // A participant that restarted during a training reports nothing, so it is assigned the training again.
-                (false, false) if now < training.expires_at && staleness <= bound.max => Standing::Training,
-                (false, false) => Standing::Free,
+                (false, false) if now < training.expires_at && staleness <= bound.max => TrainingStatus::Training,
+                (false, false) => TrainingStatus::Free,
             }
         }
-        None if claims_update => Standing::Unknown,
-        None => Standing::Free,
+        None if claims_update => TrainingStatus::Unknown,
+        None => TrainingStatus::Free,
     }
 }
 
@@ -129,7 +129,7 @@ mod tests {
         }
     }
 
-    fn judge(training: Training, claim: Option<(u32, bool)>, version: u32) -> Standing {
+    fn judge(training: Training, claim: Option<(u32, bool)>, version: u32) -> TrainingStatus {
         let claim = claim.map(|(serial, is_ready)| Claim { serial, is_ready });
         standing(Some(&training), claim, version, BOUND, NOW)
     }
@@ -137,38 +137,38 @@ mod tests {
     #[test]
     fn a_finished_update_is_as_old_as_what_was_assigned() {
         for (version, expected) in [
-            (5, Standing::Ready { staleness: 0 }),
-            (7, Standing::Ready { staleness: 2 }),
-            (8, Standing::Stale { staleness: 3 }),
-            (4, Standing::Ready { staleness: 0 }),
+            (5, TrainingStatus::Ready { staleness: 0 }),
+            (7, TrainingStatus::Ready { staleness: 2 }),
+            (8, TrainingStatus::Stale { staleness: 3 }),
+            (4, TrainingStatus::Ready { staleness: 0 }),
         ] {
             assert_eq!(judge(training(), Some((3, true)), version), expected, "{version}");
         }
         let late = Training { expires_at: NOW, ..training() };
-        assert_eq!(judge(late, Some((3, true)), 5), Standing::Ready { staleness: 0 }, "late, but here");
+        assert_eq!(judge(late, Some((3, true)), 5), TrainingStatus::Ready { staleness: 0 }, "late, but here");
     }
 
     #[test]
     fn nobody_claims_what_it_was_not_given() {
         for serial in [0, 2, 4, u32::MAX] {
-            assert_eq!(judge(training(), Some((serial, true)), 5), Standing::Unknown, "{serial}");
+            assert_eq!(judge(training(), Some((serial, true)), 5), TrainingStatus::Unknown, "{serial}");
         }
         let over = Training { is_over: true, ..training() };
-        assert_eq!(judge(over, Some((3, true)), 5), Standing::Unknown, "it is in a sum already");
+        assert_eq!(judge(over, Some((3, true)), 5), TrainingStatus::Unknown, "it is in a sum already");
         let claim = Some(Claim { serial: 1, is_ready: true });
-        assert_eq!(standing(None, claim, 5, BOUND, NOW), Standing::Unknown);
+        assert_eq!(standing(None, claim, 5, BOUND, NOW), TrainingStatus::Unknown);
     }
 
     #[test]
     fn who_says_nothing_trains_until_nobody_counts_on_it() {
-        assert_eq!(judge(training(), None, 7), Standing::Training);
-        assert_eq!(judge(training(), Some((2, false)), 7), Standing::Training, "that was the training before");
-        assert_eq!(judge(training(), Some((3, false)), 6), Standing::Free, "it gave up");
-        assert_eq!(judge(training(), Some((3, false)), 5), Standing::Resting, "just now");
-        assert_eq!(judge(Training { expires_at: NOW, ..training() }, Some((3, false)), 5), Standing::Free);
-        assert_eq!(judge(training(), None, 8), Standing::Free, "what it makes is of no use");
-        assert_eq!(judge(Training { expires_at: NOW, ..training() }, None, 5), Standing::Free);
-        assert_eq!(judge(Training { is_over: true, ..training() }, None, 5), Standing::Free);
-        assert_eq!(standing(None, None, 5, BOUND, NOW), Standing::Free);
+        assert_eq!(judge(training(), None, 7), TrainingStatus::Training);
+        assert_eq!(judge(training(), Some((2, false)), 7), TrainingStatus::Training, "that was the training before");
+        assert_eq!(judge(training(), Some((3, false)), 6), TrainingStatus::Free, "it gave up");
+        assert_eq!(judge(training(), Some((3, false)), 5), TrainingStatus::Resting, "just now");
+        assert_eq!(judge(Training { expires_at: NOW, ..training() }, Some((3, false)), 5), TrainingStatus::Free);
+        assert_eq!(judge(training(), None, 8), TrainingStatus::Free, "what it makes is of no use");
+        assert_eq!(judge(Training { expires_at: NOW, ..training() }, None, 5), TrainingStatus::Free);
+        assert_eq!(judge(Training { is_over: true, ..training() }, None, 5), TrainingStatus::Free);
+        assert_eq!(standing(None, None, 5, BOUND, NOW), TrainingStatus::Free);
     }
 }

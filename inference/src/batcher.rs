@@ -1,7 +1,7 @@
 //! Forms batches of pending requests.
 //!
 //! A request has one or more parts of at most [`Batching::max_batch`] examples. Parts wait in one bounded queue per
-//! model. An idle worker calls [`Batcher::next`] for a batch: the parts in the lane (a version of the model) of the
+//! model. An idle worker calls [`Batcher::next`] for a batch: the parts for the target (a version of the model) of the
 //! oldest part, in order of arrival. A batch is closed when it is full or its oldest part has waited
 //! [`Batching::max_delay`], and immediately if no other request is being read.
 
@@ -59,13 +59,13 @@ pub struct Part<T> {
     pub examples: usize,
     /// Time at which it was queued.
     pub since: Moment,
-    pub asker: T,
+    pub pending: T,
 }
 
 /// Parts to compute together.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Batch<L, T> {
-    pub lane: L,
+    pub target: L,
     /// In order of arrival; at least one.
     pub parts: Vec<Part<T>>,
 }
@@ -125,10 +125,10 @@ impl<L: Clone + PartialEq, T> Batcher<L, T> {
         }
     }
 
-    /// The lane of the oldest part.
+    /// The target of the oldest part.
     #[must_use]
     pub fn oldest(&self) -> Option<&L> {
-        self.waiting.front().map(|(lane, _)| lane)
+        self.waiting.front().map(|(target, _)| target)
     }
 
     /// Checks that this many more parts fit into the queue. If it is full, drops parts whose client `is_gone`.
@@ -138,7 +138,7 @@ impl<L: Clone + PartialEq, T> Batcher<L, T> {
     pub fn room(&mut self, parts: usize, is_gone: impl Fn(&T) -> bool) -> Result<(), Refused> {
         let is_full = |waiting: usize| waiting + parts > self.limits.queue;
         if is_full(self.waiting.len()) {
-            self.waiting.retain(|(_, part)| !is_gone(&part.asker));
+            self.waiting.retain(|(_, part)| !is_gone(&part.pending));
         }
         if is_full(self.waiting.len()) {
             return Err(Refused::Full { waiting: self.waiting.len(), retry_after: self.time_to_empty() });
@@ -153,21 +153,21 @@ impl<L: Clone + PartialEq, T> Batcher<L, T> {
     pub fn offer(
         &mut self,
         now: Moment,
-        lane: &L,
+        target: &L,
         parts: impl ExactSizeIterator<Item = (usize, T)>,
         is_gone: impl Fn(&T) -> bool,
     ) -> Result<(), Refused> {
         self.room(parts.len(), is_gone)?;
-        self.waiting.extend(parts.map(|(examples, asker)| (lane.clone(), Part { examples, since: now, asker })));
+        self.waiting.extend(parts.map(|(examples, pending)| (target.clone(), Part { examples, since: now, pending })));
         Ok(())
     }
 
     /// The next action of an idle worker. Drops parts whose client `is_gone`.
     pub fn next(&mut self, now: Moment, is_gone: impl Fn(&T) -> bool) -> Next<L, T> {
-        self.waiting.retain(|(_, part)| !is_gone(&part.asker));
-        let Some((lane, first)) = self.waiting.front() else { return Next::Nothing };
+        self.waiting.retain(|(_, part)| !is_gone(&part.pending));
+        let Some((target, first)) = self.waiting.front() else { return Next::Nothing };
         let due = first.since + self.limits.max_delay;
-        let ((count, is_full), lane) = (self.fitting(lane), lane.clone());
+        let ((count, is_full), target) = (self.fitting(target), target.clone());
         if !is_full && now < due {
             // A request that takes longer than the delay to be read delays no batch.
             let newest = self.arriving.iter().map(|&(_, since)| since + self.limits.max_delay).max();
@@ -175,7 +175,7 @@ impl<L: Clone + PartialEq, T> Batcher<L, T> {
                 return Next::WaitUntil(due.min(newest));
             }
         }
-        Next::Compute(self.take(lane, count))
+        Next::Compute(self.take(target, count))
     }
 
     /// Records the duration of a batch.
@@ -190,10 +190,10 @@ impl<L: Clone + PartialEq, T> Batcher<L, T> {
         self.pace.saturating_mul(batches)
     }
 
-    /// How many of the lane's oldest parts fit into a batch, and whether the batch is full.
-    fn fitting(&self, lane: &L) -> (usize, bool) {
+    /// How many of the target's oldest parts fit into a batch, and whether the batch is full.
+    fn fitting(&self, target: &L) -> (usize, bool) {
         let (mut count, mut examples) = (0, 0);
-        for (_, part) in self.waiting.iter().filter(|(of, _)| of == lane) {
+        for (_, part) in self.waiting.iter().filter(|(of, _)| of == target) {
             if count > 0 && examples + part.examples > self.limits.max_batch {
                 return (count, true);
             }
@@ -202,19 +202,19 @@ impl<L: Clone + PartialEq, T> Batcher<L, T> {
         (count, examples >= self.limits.max_batch)
     }
 
-    /// Removes the lane's first parts.
-    fn take(&mut self, lane: L, count: usize) -> Batch<L, T> {
+    /// Removes the target's first parts.
+    fn take(&mut self, target: L, count: usize) -> Batch<L, T> {
         let mut parts = Vec::with_capacity(count);
         // Rotates the remaining parts once, which preserves their order.
         for _ in 0..self.waiting.len() {
             let Some((of, part)) = self.waiting.pop_front() else { break };
-            if parts.len() < count && of == lane {
+            if parts.len() < count && of == target {
                 parts.push(part);
             } else {
                 self.waiting.push_back((of, part));
             }
         }
-        Batch { lane, parts }
+        Batch { target, parts }
     }
 }
 

@@ -43,7 +43,7 @@ impl Warm {
 
 /// A version in memory.
 #[derive(Clone, Debug)]
-pub struct Held<M> {
+pub struct LoadedVersion<M> {
     pub version: u32,
     pub model: M,
 }
@@ -76,11 +76,11 @@ pub enum WayBack {
 /// The versions of a model.
 #[derive(Debug)]
 pub struct Versions<M> {
-    stable: Option<Held<M>>,
+    stable: Option<LoadedVersion<M>>,
     /// The stable version belongs to a former task, so its number is not comparable.
     is_former: bool,
-    canary: Option<(Held<M>, Watch)>,
-    draining: Option<Held<M>>,
+    canary: Option<(LoadedVersion<M>, Watch)>,
+    draining: Option<LoadedVersion<M>>,
     /// Version used before the stable one, and usable for a rollback.
     previous: Option<u32>,
     /// Rolled-back versions, which are not used again automatically.
@@ -95,7 +95,7 @@ impl<M> Versions<M> {
     }
 
     #[must_use]
-    pub fn stable(&self) -> Option<&Held<M>> {
+    pub fn stable(&self) -> Option<&LoadedVersion<M>> {
         self.stable.as_ref()
     }
 
@@ -106,7 +106,7 @@ impl<M> Versions<M> {
     }
 
     #[must_use]
-    pub fn canary(&self) -> Option<&Held<M>> {
+    pub fn canary(&self) -> Option<&LoadedVersion<M>> {
         self.canary.as_ref().map(|(held, _)| held)
     }
 
@@ -128,7 +128,7 @@ impl<M> Versions<M> {
 
     /// The version that answers a request with this draw.
     #[must_use]
-    pub fn route(&self, draw: u64, rollout: &Rollout) -> Option<&Held<M>> {
+    pub fn route(&self, draw: u64, rollout: &Rollout) -> Option<&LoadedVersion<M>> {
         match (&self.canary, rollout.side(draw)) {
             (Some((canary, _)), Side::Canary) => Some(canary),
             (Some(_), Side::Stable) | (None, _) => self.stable.as_ref(),
@@ -137,7 +137,7 @@ impl<M> Versions<M> {
 
     /// An active version by its number; draining versions are excluded.
     #[must_use]
-    pub fn at(&self, version: u32) -> Option<&Held<M>> {
+    pub fn at(&self, version: u32) -> Option<&LoadedVersion<M>> {
         [self.stable(), self.canary()].into_iter().flatten().find(|held| held.version == version)
     }
 
@@ -196,7 +196,7 @@ impl<M> Versions<M> {
     ///
     /// # Panics
     /// If there is no room ([`Self::has_room`]).
-    pub fn place(&mut self, held: Held<M>, _: Warm, now: Moment, rollout: &Rollout, at_once: bool) -> Placed {
+    pub fn place(&mut self, held: LoadedVersion<M>, _: Warm, now: Moment, rollout: &Rollout, at_once: bool) -> Placed {
         assert!(self.in_memory() < 2, "at most two versions are in memory");
         if self.stable.is_some() && !self.is_former && rollout.canary_percent > 0.0 && !at_once {
             self.canary = Some((held, Watch::new(now)));
@@ -205,7 +205,7 @@ impl<M> Versions<M> {
         Placed::Stable { before: self.become_stable(held) }
     }
 
-    fn become_stable(&mut self, held: Held<M>) -> Option<u32> {
+    fn become_stable(&mut self, held: LoadedVersion<M>) -> Option<u32> {
         let before = self.stable.replace(held);
         let number = before.as_ref().map(|before| before.version);
         if let Some(before) = before {
@@ -267,7 +267,7 @@ impl<M> Versions<M> {
     ///
     /// # Panics
     /// If there is no room.
-    pub fn go_back(&mut self, held: Held<M>, _: Warm) {
+    pub fn go_back(&mut self, held: LoadedVersion<M>, _: Warm) {
         assert!(self.in_memory() < 2, "at most two versions are in memory");
         if let Some(stable) = &self.stable {
             self.refused.insert(stable.version);
@@ -278,12 +278,12 @@ impl<M> Versions<M> {
 
     /// The draining version, if any.
     #[must_use]
-    pub fn draining(&self) -> Option<&Held<M>> {
+    pub fn draining(&self) -> Option<&LoadedVersion<M>> {
         self.draining.as_ref()
     }
 
     /// Unloads the draining version, which has no pending requests.
-    pub fn drained(&mut self) -> Option<Held<M>> {
+    pub fn drained(&mut self) -> Option<LoadedVersion<M>> {
         self.draining.take()
     }
 }

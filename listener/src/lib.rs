@@ -26,7 +26,7 @@ pub use members::{Members, NotMember};
 pub use peer::Peer;
 pub use pool::connection_limits::ConnectionLimits;
 pub use pool::connection_pool::{COME_BACK_S, ConnectionCounts, ConnectionGuard};
-pub use process::guarded::Guarded;
+pub use process::poison_free_mutex::PoisonFreeMutex;
 pub use process::program::version;
 pub use process::recorder::recorder;
 pub use serve::{Entrance, Listener, PoolObserver};

@@ -12,7 +12,7 @@ use secure_agg::packing::{self, PackingError};
 
 use super::batch::BATCH;
 use super::kernel::Present;
-use crate::memory::{Held, Memory};
+use crate::memory::{Memory, Reservation};
 use crate::shape::room_for;
 use crate::stream::read_full;
 use crate::work::Stopwatch;
@@ -31,7 +31,7 @@ pub(crate) struct CpuAccumulator {
     sum: Vec<u32>,
     torn: bool,
     adding: Duration,
-    _held: Held,
+    _held: Reservation,
 }
 
 impl CpuAccumulator {

@@ -14,8 +14,8 @@ use cudarc::driver::{CudaContext, CudaFunction, CudaSlice, CudaStream, DriverErr
 use cudarc::nvrtc::Ptx;
 use zeroize::Zeroize;
 
-use super::patience::{PATIENCE, PATIENCE_PER_LAUNCH, wait};
 use super::staging::Staging;
+use super::timeout::{DEVICE_TIMEOUT, PATIENCE_PER_LAUNCH, wait};
 use crate::gpu::{Gpu, GpuError, LONGEST_PIECE, Launch, Limits, Products, Rows, SEED_WORDS, SeedList, fill_with_bytes};
 
 /// The kernels as portable code, compiled by the driver for the GPU at hand: see `regenerate.py`.
@@ -124,7 +124,7 @@ impl CudaGpu {
 
     /// Timeout for all queued work.
     fn patience(&self) -> Duration {
-        PATIENCE + PATIENCE_PER_LAUNCH.saturating_mul(self.queued.load(Ordering::Relaxed))
+        DEVICE_TIMEOUT + PATIENCE_PER_LAUNCH.saturating_mul(self.queued.load(Ordering::Relaxed))
     }
 
     /// The driver's name for the GPU.

@@ -8,9 +8,9 @@ mod gpu;
 #[cfg(feature = "host-cuda-test")]
 pub mod host;
 #[cfg(feature = "cuda")]
-mod patience;
-#[cfg(feature = "cuda")]
 mod staging;
+#[cfg(feature = "cuda")]
+mod timeout;
 
 #[cfg(feature = "cuda")]
 pub use self::present::{count, open};

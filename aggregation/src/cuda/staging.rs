@@ -9,7 +9,7 @@ use std::time::Duration;
 use cudarc::driver::{CudaContext, CudaEvent, CudaSlice, CudaStream, PinnedHostSlice};
 use zeroize::Zeroize;
 
-use super::patience::{PATIENCE, wait};
+use super::timeout::{DEVICE_TIMEOUT, wait};
 use crate::gpu::GpuError;
 
 /// Size of a buffer in words, 4 MiB: large enough to make the cost of starting a copy negligible.
@@ -66,7 +66,7 @@ impl Buffer {
 impl Drop for Buffer {
     /// Erases the transferred words. A lost device may never end a copy; the memory is then leaked without being erased.
     fn drop(&mut self) {
-        if let Ok(words) = self.settled(PATIENCE)
+        if let Ok(words) = self.settled(DEVICE_TIMEOUT)
             && let Ok(words) = words.as_mut_slice()
         {
             words.zeroize();

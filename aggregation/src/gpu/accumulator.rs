@@ -9,7 +9,7 @@ use secure_agg::modular::{self, Modulus};
 use secure_agg::packing::{self, PackingError};
 
 use super::{Gpu, GpuError, Launch, SEEDS_AT_ONCE, SeedList, bytes_of};
-use crate::memory::{Held, Memory};
+use crate::memory::{Memory, Reservation};
 use crate::shape::room_for;
 use crate::stream::read_full;
 use crate::work::Stopwatch;
@@ -28,7 +28,7 @@ pub(super) struct GpuAccumulator<G: Gpu> {
     pieces: Vec<G::Memory>,
     torn: bool,
     adding: Duration,
-    _held: Held,
+    _held: Reservation,
 }
 
 impl<G: Gpu> GpuAccumulator<G> {

@@ -13,7 +13,7 @@ use crate::gpu::GpuError;
 
 /// Maximum wait for one piece of work, normally milliseconds on a GPU and a second on a software rasteriser. A slower device is considered
 /// lost.
-const PATIENCE: Duration = Duration::from_secs(120);
+const DEVICE_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A device and its queue.
 pub(super) struct Line {
@@ -81,7 +81,7 @@ impl Line {
 
     /// Waits until the work of `submission` is done.
     pub(super) fn wait(&self, submission: SubmissionIndex) -> Result<(), GpuError> {
-        let wait = PollType::Wait { submission_index: Some(submission), timeout: Some(PATIENCE) };
+        let wait = PollType::Wait { submission_index: Some(submission), timeout: Some(DEVICE_TIMEOUT) };
         match self.checked(|| self.device.poll(wait))? {
             Ok(_) => Ok(()),
             Err(error) => Err(GpuError::Failed(format!("it did not finish: {error}"))),
@@ -126,7 +126,7 @@ impl Line {
         submission: SubmissionIndex,
     ) -> Result<(), GpuError> {
         self.wait(submission)?;
-        match told.recv_timeout(PATIENCE) {
+        match told.recv_timeout(DEVICE_TIMEOUT) {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(GpuError::Failed(error.to_string())),
             Err(_) => Err(GpuError::Failed("it did not give its memory back".to_owned())),

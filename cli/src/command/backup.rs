@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use coordinator::backup::BackupReport;
 use coordinator::{ApartFile, files_apart};
 
-use crate::command::keeping::{Shown, Whose, failure, parts};
+use crate::command::keeping::{DataSource, ProgressReporter, failure, parts};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, bytes, number, when};
 
@@ -16,7 +16,7 @@ pub(crate) struct Backup {
     #[arg(value_name = "DIR")]
     folder: PathBuf,
     #[command(flatten)]
-    whose: Whose,
+    whose: DataSource,
     /// Copy blobs even where they could be linked (a link takes no room, but is lost with the disk)
     #[arg(long)]
     copy: bool,
@@ -34,7 +34,7 @@ struct BackedUp<'a> {
 impl Backup {
     pub(super) async fn run(self, output: Output) -> Outcome {
         let config = self.whose.config()?;
-        let mut shown = Shown::new(output);
+        let mut shown = ProgressReporter::new(output);
         let made = coordinator::back_up(&config, &parts()?, &self.folder, !self.copy, &mut |progress| {
             shown.show(progress);
         })

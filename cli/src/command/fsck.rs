@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use coordinator::fsck::{Finding, FsckReport, Repair};
 
-use crate::command::keeping::{Shown, Whose, failure, parts};
+use crate::command::keeping::{DataSource, ProgressReporter, failure, parts};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, number};
 
@@ -12,7 +12,7 @@ use crate::output::{Output, number};
 #[derive(clap::Args)]
 pub(crate) struct Fsck {
     #[command(flatten)]
-    whose: Whose,
+    whose: DataSource,
     /// Put good copies into the place of missing and damaged blobs
     #[arg(long)]
     repair: bool,
@@ -29,7 +29,7 @@ impl Fsck {
             (true, None) => Repair::Yes,
             (true, Some(folder)) => Repair::From(folder),
         };
-        let mut shown = Shown::new(output);
+        let mut shown = ProgressReporter::new(output);
         let checked = coordinator::check(&config, &parts()?, repair, &mut |progress| shown.show(progress)).await;
         shown.end();
         let report = checked.map_err(|error| failure(&error))?;

@@ -13,7 +13,7 @@ use crate::output::Output;
 
 /// The data of which coordinator. Without a flag: what the defaults and the environment say, as for `serve`.
 #[derive(clap::Args)]
-pub(super) struct Whose {
+pub(super) struct DataSource {
     /// The coordinator's TOML file, see docs/config/coordinator.toml [default: the defaults and the environment]
     #[arg(long, value_name = "FILE", conflicts_with = "data_dir")]
     config: Option<PathBuf>,
@@ -22,7 +22,7 @@ pub(super) struct Whose {
     data_dir: Option<PathBuf>,
 }
 
-impl Whose {
+impl DataSource {
     pub(super) fn config(&self) -> Outcome<Config> {
         match (&self.config, &self.data_dir) {
             (_, Some(folder)) => serve::dev_config(folder),
@@ -46,7 +46,7 @@ pub(super) fn parts() -> Outcome<Parts> {
 }
 
 /// Progress of a command: a bar on a terminal, an event for each percent for programs, otherwise silent.
-pub(super) struct Shown {
+pub(super) struct ProgressReporter {
     output: Output,
     bar: ProgressBar,
     last: Option<(&'static str, u64)>,
@@ -59,7 +59,7 @@ struct ProgressEvent {
     of: u64,
 }
 
-impl Shown {
+impl ProgressReporter {
     pub(super) fn new(output: Output) -> Self {
         let bar = if output.is_live() { ProgressBar::new(0) } else { ProgressBar::hidden() };
         let style = ProgressStyle::with_template("{msg:6} {bar:40} {human_pos} of {human_len}");

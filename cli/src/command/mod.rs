@@ -3,9 +3,9 @@
 use clap::CommandFactory as _;
 use coordinator::config::TelemetryConfig;
 
+use crate::allocator::{self, Options};
 use crate::arguments::log_level;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::lean::{self, Options};
 use crate::output::{Format, Output};
 
 mod audit;
@@ -157,8 +157,8 @@ impl Command {
     /// Allocator options, if the command has any.
     pub(crate) fn allocator(&self) -> Option<Options> {
         match self {
-            Self::Serve(_) | Self::Work(_) => Some(lean::GIVE_BACK),
-            Self::Simulate(_) => Some(lean::KEEP),
+            Self::Serve(_) | Self::Work(_) => Some(allocator::GIVE_BACK),
+            Self::Simulate(_) => Some(allocator::KEEP),
             Self::Demo(_)
             | Self::Task { .. }
             | Self::Round { .. }

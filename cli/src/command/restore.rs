@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use coordinator::RestoreOptions;
 use coordinator::backup::RestoreReport;
 
-use crate::command::keeping::{Shown, Whose, failure, parts};
+use crate::command::keeping::{DataSource, ProgressReporter, failure, parts};
 use crate::failure::Outcome;
 use crate::output::{Output, number, when};
 
@@ -16,7 +16,7 @@ pub(crate) struct Restore {
     #[arg(value_name = "DIR")]
     folder: PathBuf,
     #[command(flatten)]
-    whose: Whose,
+    whose: DataSource,
     /// Put it into the place of a database that is there; that one is kept under another name
     #[arg(long)]
     replace: bool,
@@ -28,7 +28,7 @@ pub(crate) struct Restore {
 impl Restore {
     pub(super) async fn run(self, output: Output) -> Outcome {
         let config = self.whose.config()?;
-        let mut shown = Shown::new(output);
+        let mut shown = ProgressReporter::new(output);
         let options = RestoreOptions { replace: self.replace, unauthenticated: self.unauthenticated };
         let restored = coordinator::restore(&config, &parts()?, &self.folder, options, &mut |progress| {
             shown.show(progress);

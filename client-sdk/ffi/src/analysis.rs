@@ -15,7 +15,7 @@ impl Job {
         targets: Option<Vec<f64>>,
     ) -> Result<(), TributaryError> {
         self.of_this_process()?;
-        self.hand_in_table(checked_rows(self.manner().analysis(), width, values, targets)?)
+        self.hand_in_table(checked_rows(self.constraints().analysis(), width, values, targets)?)
     }
 }
 

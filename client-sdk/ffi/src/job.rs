@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use client_sdk::learning::{Layout, MetricValue, Parameters, Table};
-use client_sdk::runner::{self, Answer, Manner, check_update};
+use client_sdk::runner::{self, Answer, JobConstraints, check_update};
 use client_sdk::{Trained, TrainingJob};
 use serde_json::json;
 
@@ -19,7 +19,7 @@ use crate::tensors::{Metric, Tensor, tensors};
 pub struct Job {
     layout: Arc<Layout>,
     training: TrainingJob,
-    manner: Manner,
+    constraints: JobConstraints,
     open: Mutex<Option<Open>>,
     /// Receives the number of examples.
     participant: Option<Weak<Slot>>,
@@ -46,11 +46,11 @@ pub(crate) struct Rows {
 
 impl Job {
     pub(crate) fn new(job: runner::Job, participant: Option<Weak<Slot>>) -> Self {
-        let runner::Job { parameters, training, manner, answer } = job;
+        let runner::Job { parameters, training, constraints, answer } = job;
         let layout = Arc::clone(parameters.layout());
         let open = Open { values: parameters.into_values(), answer };
         let (process, is_paused) = (std::process::id(), AtomicBool::new(false));
-        Self { layout, training, manner, open: Some(open).into(), participant, process, is_paused }
+        Self { layout, training, constraints, open: Some(open).into(), participant, process, is_paused }
     }
 
     /// Rejects calls that a forked child cannot make for its parent.
@@ -65,8 +65,8 @@ impl Job {
     }
 
     /// The constraints on the training beyond its plan.
-    pub(crate) fn manner(&self) -> &Manner {
-        &self.manner
+    pub(crate) fn constraints(&self) -> &JobConstraints {
+        &self.constraints
     }
 
     /// Of the parameters.

@@ -13,10 +13,10 @@ mod asked;
 mod c;
 #[cfg(feature = "models")]
 mod columns;
+mod constraints;
 mod error;
 mod job;
 mod machine;
-mod manner;
 mod model;
 mod options;
 mod participant;
@@ -31,10 +31,10 @@ pub use self::app::conditions::{DataUse, DeviceConditions, HeldUp};
 pub use self::app::http_client::{Exchange, HttpClient, HttpHeader, HttpRequest};
 #[cfg(feature = "models")]
 pub use self::columns::{Column, ColumnElements, GraphExamples, GraphTargets};
+pub use self::constraints::{AdapterBase, Purpose};
 pub use self::error::TributaryError;
 pub use self::job::Job;
 pub use self::machine::{Circumstances, Machine, Todo, Trainer};
-pub use self::manner::{AdapterBase, Purpose};
 pub use self::model::{Model, load_model};
 pub use self::participant::{End, Next, Participant};
 pub use self::tensors::{Metric, Tensor};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use client_sdk::clock::{Clock as _, Now, SystemClock};
 use client_sdk::participant::{Driven, Step};
-use client_sdk::runner::{Abilities, Called};
+use client_sdk::runner::{CallbackTrainer, Capabilities};
 use client_sdk::{DeviceState, Outcome};
 
 use crate::app::callback::{CallbackError, call, refuse_in_callback, refuse_in_key_store};
@@ -75,7 +75,7 @@ pub trait Trainer: Send + Sync {
 #[cfg_attr(feature = "uniffi", derive(uniffi::Object))]
 pub struct Machine {
     driven: Driven,
-    abilities: Abilities,
+    capabilities: Capabilities,
     clock: SystemClock,
     /// The process that opened it: a child that was forked may find its locks held.
     process: u32,
@@ -95,9 +95,9 @@ impl Machine {
             let text = "the conditions of a machine come with each tick: leave out the callback".to_owned();
             return Err(TributaryError::Configuration(text));
         }
-        let (builder, _, abilities) = builder(options, callbacks, true)?;
+        let (builder, _, capabilities) = builder(options, callbacks, true)?;
         let driven = builder.build_driven().map_err(|error| TributaryError::from(&error))?;
-        Ok(Arc::new(Self { driven, abilities, clock: SystemClock::new(), process: std::process::id() }))
+        Ok(Arc::new(Self { driven, capabilities, clock: SystemClock::new(), process: std::process::id() }))
     }
 
     /// Returns the next step, without waiting or starting a thread: it computes for microseconds, plus the time to hash
@@ -234,11 +234,11 @@ impl Machine {
     pub(crate) fn perform_with(&self, mut train: impl FnMut(Arc<Job>) + Send) -> Result<bool, TributaryError> {
         refuse_in_callback()?;
         let driven = self.driven()?;
-        let trainer = Called::new(0, |job| {
+        let trainer = CallbackTrainer::new(0, |job| {
             let job = Arc::new(Job::new(job, None));
             call(|| train(job));
         });
-        Ok(driven.perform(&mut trainer.with_abilities(self.abilities.clone())))
+        Ok(driven.perform(&mut trainer.with_capabilities(self.capabilities.clone())))
     }
 }
 

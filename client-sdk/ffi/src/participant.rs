@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client_sdk::participant::machine::Machine;
-use client_sdk::runner::{self, Abilities, OverClient, Runner};
+use client_sdk::runner::{self, Capabilities, OverClient, Runner};
 use client_sdk::{Builder, Outcome};
 
 use crate::app::callback::{call, refuse_in_callback};
@@ -105,8 +105,8 @@ impl Participant {
     /// [`TributaryError::Configuration`], [`TributaryError::Enrollment`], [`TributaryError::Journal`].
     #[cfg_attr(feature = "uniffi", uniffi::constructor)]
     pub fn start(options: String, callbacks: Callbacks) -> Result<Arc<Self>, TributaryError> {
-        let (builder, examples, abilities) = builder(options, callbacks, false)?;
-        let runner = Runner::start_with(builder, abilities).map_err(|error| TributaryError::from(&error))?;
+        let (builder, examples, capabilities) = builder(options, callbacks, false)?;
+        let runner = Runner::start_with(builder, capabilities).map_err(|error| TributaryError::from(&error))?;
         runner.set_examples(examples);
         Ok(Arc::new(Self { slot: Arc::new(Slot::new(runner)), process: std::process::id() }))
     }
@@ -266,9 +266,9 @@ pub(crate) fn builder(
     options: String,
     callbacks: Callbacks,
     is_told: bool,
-) -> Result<(Builder, u64, Abilities), TributaryError> {
+) -> Result<(Builder, u64, Capabilities), TributaryError> {
     let options = options::read(options)?;
-    let (examples, abilities) = (options.examples, options.abilities());
+    let (examples, capabilities) = (options.examples, options.capabilities());
     let Callbacks { conditions, key_store, events, http_client } = callbacks;
     let policy = conditions::policy(options.device_conditions, is_told || conditions.is_some())?;
     if cfg!(not(feature = "https")) && http_client.is_none() {
@@ -294,7 +294,7 @@ pub(crate) fn builder(
             let _ = call(|| events.on_event(event.name().to_owned(), event.data().to_string()));
         });
     }
-    Ok((builder, examples, abilities))
+    Ok((builder, examples, capabilities))
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ impl Job {
         self.of_this_process()?;
         let model = self.with_values(|values| Parameters::new(Arc::clone(self.layout()), values.clone()))?;
         let model = model.map_err(|error| TributaryError::Update(error.to_string()))?;
-        match train_ready(examples, held_out, &model, self.training(), self.manner()) {
+        match train_ready(examples, held_out, &model, self.training(), self.constraints()) {
             Ok(trained) => self.answer(trained),
             // It comes again, and resumes from the trainer's checkpoint.
             Err(error @ TrainerError::Paused) => {

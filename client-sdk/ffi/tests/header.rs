@@ -17,7 +17,7 @@ fn the_header_is_that_of_the_code() {
         "participant",
         "tensors",
         "job",
-        "manner",
+        "constraints",
         "analysis",
         "model",
         "columns/mod",

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use client_sdk::learning::{Layout, MetricValue, Parameters};
-use client_sdk::runner::{self, Answer, Manner};
+use client_sdk::runner::{self, Answer, JobConstraints};
 use client_sdk::{Dataset, NotKept, Trained, TrainerError, TrainingJob};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
@@ -20,7 +20,7 @@ type Tensors = Vec<(String, Vec<u64>)>;
 pub(crate) struct Job {
     layout: Arc<Layout>,
     training: TrainingJob,
-    manner: Manner,
+    constraints: JobConstraints,
     /// Until Python has taken them.
     values: Mutex<Option<Vec<f32>>>,
     /// Until it was given.
@@ -30,10 +30,10 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    pub(crate) fn new(runner::Job { parameters, training, manner, answer }: runner::Job) -> Self {
+    pub(crate) fn new(runner::Job { parameters, training, constraints, answer }: runner::Job) -> Self {
         let layout = Arc::clone(parameters.layout());
         let values = Some(parameters.into_values()).into();
-        Self { layout, training, manner, values, answer: Some(answer).into(), process: std::process::id() }
+        Self { layout, training, constraints, values, answer: Some(answer).into(), process: std::process::id() }
     }
 
     /// Answers it as failed, unless it was answered, or saved a checkpoint and should pause. What has raised does not pause.
@@ -56,7 +56,7 @@ impl Job {
         of_this_process(self.process)?;
         let model = Parameters::new(Arc::clone(&self.layout), owned(values)?);
         let model = model.map_err(|error| UpdateError::new_err(error.to_string()))?;
-        let trained = py.detach(|| runner::train_ready(examples, held_out, &model, &self.training, &self.manner));
+        let trained = py.detach(|| runner::train_ready(examples, held_out, &model, &self.training, &self.constraints));
         let trained = match trained {
             Ok(trained) => trained,
             Err(TrainerError::Paused) => return Ok(None),
@@ -132,25 +132,25 @@ impl Job {
 
     /// What the proximal term pulls towards, flat, if not the model that the job begins with.
     fn anchor<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyArray1<f32>>> {
-        self.manner.anchor().map(|anchor| PyArray1::from_slice(py, anchor.values()))
+        self.constraints.anchor().map(|anchor| PyArray1::from_slice(py, anchor.values()))
     }
 
     /// Names of the tensors that stay as they are.
     #[getter]
     fn frozen(&self) -> Vec<String> {
         let tensors = self.layout.tensors().iter().enumerate();
-        let frozen = tensors.filter(|(number, _)| self.manner.is_frozen(*number));
+        let frozen = tensors.filter(|(number, _)| self.constraints.is_frozen(*number));
         frozen.map(|(_, tensor)| tensor.name.clone()).collect()
     }
 
     /// What is added to the gradient of every step, flat, if anything.
     fn correction<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyArray1<f32>>> {
-        self.manner.correction().map(|correction| PyArray1::from_slice(py, correction.values()))
+        self.constraints.correction().map(|correction| PyArray1::from_slice(py, correction.values()))
     }
 
     /// The frozen model whose adapters are trained, flat, with its tensors and the factor of what the adapters add; if they are.
     fn base<'py>(&self, py: Python<'py>) -> Option<(Bound<'py, PyArray1<f32>>, Tensors, f32)> {
-        let (base, adapters) = self.manner.base()?;
+        let (base, adapters) = self.constraints.base()?;
         Some((PyArray1::from_slice(py, base.values()), tensors(base.layout()), adapters.scale()))
     }
 
@@ -224,7 +224,7 @@ impl Job {
         targets: Option<PyReadonlyArray1<'_, f64>>,
     ) -> PyResult<u64> {
         let (values, targets) = (owned(&values)?, targets.as_ref().map(owned).transpose()?);
-        let table = py.detach(|| runner::checked_rows(self.manner.analysis(), width, values, targets));
+        let table = py.detach(|| runner::checked_rows(self.constraints.analysis(), width, values, targets));
         let table = table.map_err(|error| UpdateError::new_err(error.to_string()))?;
         let (answer, rows) = (self.take_answer()?, table.rows() as u64);
         let sent = py.detach(|| answer.rows(table));

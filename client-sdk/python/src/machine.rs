@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use client_sdk::clock::{Clock as _, Now, SystemClock};
 use client_sdk::participant::{Driven, Step};
-use client_sdk::runner::{Abilities, Called};
+use client_sdk::runner::{CallbackTrainer, Capabilities};
 use pyo3::prelude::*;
 
 use crate::asked;
@@ -19,7 +19,7 @@ use crate::participant::{builder, device};
 pub(crate) struct Machine {
     /// `None` after [`Self::close`]. A call holds the lock only to clone the value, so that a close does not wait for a training.
     driven: RwLock<Option<Arc<Driven>>>,
-    abilities: Abilities,
+    capabilities: Capabilities,
     clock: SystemClock,
     /// The process that opened it.
     process: u32,
@@ -43,10 +43,10 @@ impl Machine {
     #[new]
     #[pyo3(signature = (options, on_event = None))]
     fn new(py: Python<'_>, options: &str, on_event: Option<Py<PyAny>>) -> PyResult<Self> {
-        let made = builder(py, options, on_event, |builder, abilities| Ok((builder.build_driven()?, abilities)))?;
-        let ((driven, abilities), _) = made;
+        let made = builder(py, options, on_event, |builder, capabilities| Ok((builder.build_driven()?, capabilities)))?;
+        let ((driven, capabilities), _) = made;
         let driven = Some(Arc::new(driven)).into();
-        Ok(Self { driven, abilities, clock: SystemClock::new(), process: std::process::id() })
+        Ok(Self { driven, capabilities, clock: SystemClock::new(), process: std::process::id() })
     }
 
     /// What to do next, and the moment of `wait_until` in seconds. The device's state is JSON.
@@ -78,7 +78,7 @@ impl Machine {
     fn perform(&self, py: Python<'_>, train: Py<PyAny>) -> PyResult<bool> {
         let mut raised = None;
         let did = self.with(py, |driven| {
-            let trainer = Called::new(0, |job| {
+            let trainer = CallbackTrainer::new(0, |job| {
                 raised = Python::attach(|py| {
                     let job = Bound::new(py, Job::new(job))?;
                     let done = train.call1(py, (&job,));
@@ -88,7 +88,7 @@ impl Machine {
                 })
                 .err();
             });
-            driven.perform(&mut trainer.with_abilities(self.abilities.clone()))
+            driven.perform(&mut trainer.with_capabilities(self.capabilities.clone()))
         })?;
         raised.map_or(Ok(did), Err)
     }

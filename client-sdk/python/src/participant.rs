@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use client_sdk::participant::machine::Machine;
-use client_sdk::runner::{Abilities, Next, Options, Runner};
+use client_sdk::runner::{Capabilities, Next, Options, Runner};
 use client_sdk::{BuildError, Builder, DeviceState, Event};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
@@ -205,20 +205,20 @@ pub(crate) fn builder<T: Send>(
     py: Python<'_>,
     options: &str,
     on_event: Option<Py<PyAny>>,
-    make: impl FnOnce(Builder, Abilities) -> Result<T, BuildError> + Send,
+    make: impl FnOnce(Builder, Capabilities) -> Result<T, BuildError> + Send,
 ) -> PyResult<(T, u64)> {
     let options: Options = serde_json::from_str(options).map_err(|error| {
         // Omits "at line 1 column 9": the app's author never sees that line.
         let text = error.to_string();
         ConfigurationError::new_err(text.split(" at line ").next().unwrap_or_default().to_owned())
     })?;
-    let (examples, abilities) = (options.examples, options.abilities());
+    let (examples, capabilities) = (options.examples, options.capabilities());
     let made = py.detach(|| {
         let mut builder = options.into_builder()?;
         if let Some(callable) = on_event {
             builder = builder.on_event(move |event| tell(&callable, event));
         }
-        make(builder, abilities)
+        make(builder, capabilities)
     });
     Ok((made.map_err(|error| errors::build(&error))?, examples))
 }

@@ -19,7 +19,7 @@ use crate::trainer::Cancel;
 /// Between two looks at a program that runs.
 pub(super) const LOOK: Duration = Duration::from_millis(20);
 /// For a line whose output is wanted.
-const PATIENCE: Duration = Duration::from_secs(30);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Returns the output of a command that ended in time with status 0, otherwise a description of the failure. `folder` as for
 /// [`Process::start`].
@@ -31,11 +31,11 @@ pub(super) fn output(line: &str, folder: &Path, clock: &Arc<dyn Clock>, cancel: 
         if let Some(status) = process.status().map_err(not_run)? {
             break status.exit_status();
         }
-        let is_late = clock.now().elapsed.saturating_sub(begun) >= PATIENCE;
+        let is_late = clock.now().elapsed.saturating_sub(begun) >= EXIT_TIMEOUT;
         if is_late || cancel.is_cancelled() {
             // A process that hangs in a driver does not end even when it is killed.
             std::thread::spawn(move || drop(process));
-            let late = || format!("has not ended within {} s", PATIENCE.as_secs());
+            let late = || format!("has not ended within {} s", EXIT_TIMEOUT.as_secs());
             return Err(if is_late { late() } else { "was ended, because nobody waits any more".to_owned() });
         }
         std::thread::sleep(LOOK);

@@ -66,15 +66,15 @@ impl<C: HttpClient> Carrier for OverClient<C> {
         self.0.begin(request.into(), Exchange { line });
         let said = coming.said().await;
         match said {
-            Said::Head(head) => Ok(head.map(|()| Box::new(coming) as Box<dyn Pieces>)),
-            Said::Failed(error) => Err(error),
-            Said::Piece(_) | Said::End => Err(TransportError::protocol("an answer came without its head")),
+            ResponsePart::Head(head) => Ok(head.map(|()| Box::new(coming) as Box<dyn Pieces>)),
+            ResponsePart::Failed(error) => Err(error),
+            ResponsePart::Piece(_) | ResponsePart::End => Err(TransportError::protocol("an answer came without its head")),
         }
     }
 }
 
 /// A part of a response.
-enum Said {
+enum ResponsePart {
     Head(http::Response<()>),
     Piece(Bytes),
     End,
@@ -93,7 +93,7 @@ struct Line {
 
 #[derive(Default)]
 struct Waiting {
-    said: VecDeque<Said>,
+    said: VecDeque<ResponsePart>,
     /// Number of buffered body bytes.
     bytes: usize,
     /// The response has ended.
@@ -108,13 +108,13 @@ impl Line {
     }
 
     /// Adds a part. Returns whether the participant still reads. Parts after the end are dropped.
-    fn say(&self, said: Said) -> bool {
+    fn say(&self, said: ResponsePart) -> bool {
         let mut state = self.state();
         if state.is_over || state.is_complete {
             return false;
         }
-        state.is_complete = matches!(said, Said::End | Said::Failed(_));
-        if let Said::Piece(bytes) = &said {
+        state.is_complete = matches!(said, ResponsePart::End | ResponsePart::Failed(_));
+        if let ResponsePart::Piece(bytes) = &said {
             state.bytes += bytes.len();
         }
         state.said.push_back(said);
@@ -123,10 +123,10 @@ impl Line {
         true
     }
 
-    fn hear(&self) -> Option<Said> {
+    fn hear(&self) -> Option<ResponsePart> {
         let mut state = self.state();
         let said = state.said.pop_front();
-        if let Some(Said::Piece(bytes)) = &said {
+        if let Some(ResponsePart::Piece(bytes)) = &said {
             state.bytes -= bytes.len();
         }
         drop(state);
@@ -144,9 +144,9 @@ impl Exchange {
     /// The head of the response: status and headers. Returns whether the response is still wanted.
     pub fn head(&self, status: u16, headers: impl IntoIterator<Item = (String, String)>) -> bool {
         match head_of(status, headers) {
-            Ok(head) => self.line.say(Said::Head(head)),
+            Ok(head) => self.line.say(ResponsePart::Head(head)),
             Err(error) => {
-                self.line.say(Said::Failed(TransportError::protocol(error)));
+                self.line.say(ResponsePart::Failed(TransportError::protocol(error)));
                 false
             }
         }
@@ -154,7 +154,7 @@ impl Exchange {
 
     /// The next bytes of the body. Returns whether more are wanted; otherwise the client may cancel the request.
     pub fn piece(&self, bytes: impl Into<Bytes>) -> bool {
-        self.line.say(Said::Piece(bytes.into()))
+        self.line.say(ResponsePart::Piece(bytes.into()))
     }
 
     /// Waits until there is room for another piece, so that a large response is not buffered completely.
@@ -166,13 +166,13 @@ impl Exchange {
 
     /// The answer is complete.
     pub fn end(&self) {
-        self.line.say(Said::End);
+        self.line.say(ResponsePart::End);
     }
 
     /// The request failed, or the response is incomplete.
     pub fn fail(&self, reason: impl Into<String>) {
         let reason: String = reason.into();
-        self.line.say(Said::Failed(TransportError::unreachable(reason)));
+        self.line.say(ResponsePart::Failed(TransportError::unreachable(reason)));
     }
 
     /// Whether the participant has stopped reading, so that the client may cancel the request.
@@ -204,7 +204,7 @@ struct Coming {
 }
 
 impl Coming {
-    async fn said(&mut self) -> Said {
+    async fn said(&mut self) -> ResponsePart {
         loop {
             if let Some(said) = self.line.hear() {
                 return said;
@@ -221,16 +221,16 @@ impl Pieces for Coming {
             return None;
         }
         match self.said().await {
-            Said::Piece(bytes) => Some(Ok(bytes)),
-            Said::End => {
+            ResponsePart::Piece(bytes) => Some(Ok(bytes)),
+            ResponsePart::End => {
                 self.is_at_end = true;
                 None
             }
-            Said::Failed(error) => {
+            ResponsePart::Failed(error) => {
                 self.is_at_end = true;
                 Some(Err(error))
             }
-            Said::Head(_) => Some(Err(TransportError::protocol("an answer came with two heads"))),
+            ResponsePart::Head(_) => Some(Err(TransportError::protocol("an answer came with two heads"))),
         }
     }
 }

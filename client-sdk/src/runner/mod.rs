@@ -27,8 +27,8 @@
 //! ```
 
 pub mod asked;
-mod called;
-mod handed_over;
+mod callback_trainer;
+mod queue_trainer;
 mod http_client;
 mod jobs;
 mod key_store;
@@ -36,7 +36,7 @@ mod kind;
 mod options;
 #[cfg(feature = "models")]
 mod ready;
-mod said;
+mod runner_message;
 mod stored;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -48,19 +48,19 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-pub use self::called::Called;
-use self::handed_over::HandedOver;
+pub use self::callback_trainer::CallbackTrainer;
+use self::queue_trainer::QueueTrainer;
 pub use self::http_client::{Exchange, HttpClient, OutgoingRequest, OverClient};
 pub use self::jobs::job::{Answer, Job, Overdue};
-pub use self::jobs::manner::{Abilities, Manner};
+pub use self::jobs::constraints::{Capabilities, JobConstraints};
 pub use self::jobs::update::{UpdateError, check_update, checked_rows};
 pub use self::key_store::KeyStore;
 pub use self::kind::Kind;
 pub use self::options::Options;
 #[cfg(feature = "models")]
 pub use self::ready::{labelled, named, train_ready};
-pub use self::said::End;
-use self::said::{Ending, Said, Switches};
+pub use self::runner_message::End;
+use self::runner_message::{Ending, RunnerMessage, Switches};
 use crate::conditions::{Conditions, DeviceState, Readiness};
 use crate::participant::{BuildError, Builder, Participant, ParticipantError, Progress, Report};
 
@@ -92,7 +92,7 @@ enum Ask {
 /// A participant on its own thread. Dropping it stops the participant without waiting; [`Runner::close`] waits.
 pub struct Runner {
     asks: UnboundedSender<Ask>,
-    said: Mutex<Receiver<Said>>,
+    said: Mutex<Receiver<RunnerMessage>>,
     ending: Arc<Ending>,
     switches: Arc<Switches>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -119,18 +119,18 @@ impl Runner {
     /// # Errors
     /// [`BuildError`], also if the thread cannot be started ([`BuildError::Thread`]).
     pub fn start(builder: Builder) -> Result<Self, BuildError> {
-        Self::start_with(builder, Abilities::default())
+        Self::start_with(builder, Capabilities::default())
     }
 
     /// The same for an app with capabilities beyond training by a plan.
     ///
     /// # Errors
     /// As for [`Self::start`].
-    pub fn start_with(builder: Builder, abilities: Abilities) -> Result<Self, BuildError> {
+    pub fn start_with(builder: Builder, capabilities: Capabilities) -> Result<Self, BuildError> {
         let switches = Arc::<Switches>::default();
         let (say, said) = channel();
         let (asks, asked) = unbounded_channel();
-        let trainer = HandedOver::new(say.clone(), Arc::clone(&switches), abilities);
+        let trainer = QueueTrainer::new(say.clone(), Arc::clone(&switches), capabilities);
         let pausable = |conditions| Pausable { switches: Arc::clone(&switches), conditions };
         let state = Arc::clone(&switches);
         let reported =
@@ -148,7 +148,7 @@ impl Runner {
             if attended.is_err() {
                 // The reason is on stderr. A participant that has already ended keeps its outcome.
                 ends.put(Err(ParticipantError::Panicked));
-                let _ = say.send(Said::Ended);
+                let _ = say.send(RunnerMessage::Ended);
             }
             runtime.shutdown_timeout(LAST_WORK);
         });
@@ -165,11 +165,11 @@ impl Runner {
             return Next::Ended(end);
         }
         match said.recv_timeout(limit) {
-            Ok(Said::Job(job)) if job.answer.is_overdue() => Next::Waiting,
-            Ok(Said::Job(job)) => Next::Job(job),
+            Ok(RunnerMessage::Job(job)) if job.answer.is_overdue() => Next::Waiting,
+            Ok(RunnerMessage::Job(job)) => Next::Job(job),
             Err(RecvTimeoutError::Timeout) => Next::Waiting,
             // The thread ended without an outcome, so it has panicked.
-            Ok(Said::Ended) | Err(RecvTimeoutError::Disconnected) => {
+            Ok(RunnerMessage::Ended) | Err(RecvTimeoutError::Disconnected) => {
                 Next::Ended(self.end().unwrap_or(Err(ParticipantError::Panicked)))
             }
         }
@@ -257,7 +257,7 @@ impl Runner {
 }
 
 /// Runs the participant and its queries until the runner is gone.
-async fn attend(mut participant: Participant, mut asked: UnboundedReceiver<Ask>, say: &Sender<Said>, ending: &Ending) {
+async fn attend(mut participant: Participant, mut asked: UnboundedReceiver<Ask>, say: &Sender<RunnerMessage>, ending: &Ending) {
     let long = Duration::from_secs(3600);
     let end = loop {
         tokio::select! {
@@ -274,7 +274,7 @@ async fn attend(mut participant: Participant, mut asked: UnboundedReceiver<Ask>,
     };
     ending.put(end);
     // A dropped runner does not receive the outcome.
-    let _ = say.send(Said::Ended);
+    let _ = say.send(RunnerMessage::Ended);
     while let Some(ask) = asked.recv().await {
         match ask {
             Ask::Do(question) => question(&participant),

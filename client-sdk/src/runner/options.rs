@@ -12,7 +12,7 @@ use wire::Digest;
 use wire::audit::AuditKey;
 use zeroize::{Zeroize as _, Zeroizing};
 
-use super::jobs::manner::Abilities;
+use super::jobs::constraints::Capabilities;
 use super::key_store::KeyStore;
 use super::stored::Stored;
 use crate::clock::SystemClock;
@@ -68,16 +68,16 @@ pub struct Options {
     /// [`Runner::set_examples`](super::Runner::set_examples).
     #[serde(default)]
     pub examples: u64,
-    /// [`Abilities::within`].
+    /// [`Capabilities::within`].
     #[serde(default)]
     pub trains_within: bool,
-    /// [`Abilities::adapters`].
+    /// [`Capabilities::adapters`].
     #[serde(default)]
     pub trains_adapters: bool,
-    /// [`Abilities::analyses`].
+    /// [`Capabilities::analyses`].
     #[serde(default)]
     pub answers_analyses: bool,
-    /// [`Abilities::base_model`](field@Abilities::base_model).
+    /// [`Capabilities::base_model`](field@Capabilities::base_model).
     #[serde(default)]
     pub base_model: Option<PathBuf>,
     /// [`Builder::members_ca_pem`].
@@ -127,10 +127,10 @@ pub struct Options {
 }
 
 impl Options {
-    /// For [`Runner::start_with`](super::Runner::start_with) and [`Called::with_abilities`](super::Called::with_abilities).
+    /// For [`Runner::start_with`](super::Runner::start_with) and [`CallbackTrainer::with_capabilities`](super::Called::with_capabilities).
     #[must_use]
-    pub fn abilities(&self) -> Abilities {
-        Abilities {
+    pub fn capabilities(&self) -> Capabilities {
+        Capabilities {
             within: self.trains_within,
             adapters: self.trains_adapters,
             analyses: self.answers_analyses,
@@ -290,11 +290,11 @@ mod tests {
         assert_eq!(options.secure_aggregation, SecurityPolicy::optional());
         assert_eq!(options.privacy.lifetime.map(|lifetime| (lifetime.epsilon, lifetime.delta)), Some((3.0, 1e-5)));
         assert_eq!(options.attributes.len(), 2);
-        assert_eq!(options.abilities(), Abilities::default());
+        assert_eq!(options.capabilities(), Capabilities::default());
         let able = read(r#"{ "server": "https://here", "journal": "j", "trains_within": true }"#).unwrap();
-        assert_eq!(able.abilities(), Abilities { within: true, ..Abilities::default() });
+        assert_eq!(able.capabilities(), Capabilities { within: true, ..Capabilities::default() });
         let able = read(r#"{ "server": "https://here", "journal": "j", "answers_analyses": true }"#).unwrap();
-        assert_eq!(able.abilities(), Abilities { analyses: true, ..Abilities::default() });
+        assert_eq!(able.capabilities(), Capabilities { analyses: true, ..Capabilities::default() });
     }
 
     #[test]

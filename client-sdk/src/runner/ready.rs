@@ -2,7 +2,7 @@
 
 use learning::{MetricValue, Parameters};
 
-use super::jobs::manner::Manner;
+use super::jobs::constraints::JobConstraints;
 use super::jobs::update::UpdateError;
 use crate::model_trainer::{Dataset, ModelTrainer, NamedExamples, architecture};
 use crate::train::{Device, graph_of};
@@ -29,7 +29,7 @@ pub fn named(examples: NamedExamples, job: &TrainingJob) -> Result<Dataset, Trai
     examples.dataset(&model).map_err(TrainerError::failed)
 }
 
-/// Trains the job's ready model or graph on one core, by its plan and `manner`, starting from `parameters`. With
+/// Trains the job's ready model or graph on one core, by its plan and `constraints`, starting from `parameters`. With
 /// `held_out` examples, which must not be in `rows`, a job of the shared model also returns `loss` and, unless the model
 /// predicts numbers, `accuracy` of the initial model.
 ///
@@ -41,16 +41,16 @@ pub fn train_ready(
     held_out: Option<Dataset>,
     parameters: &Parameters,
     job: &TrainingJob,
-    manner: &Manner,
+    constraints: &JobConstraints,
 ) -> Result<Trained, TrainerError> {
     let mut trainer = ModelTrainer::new(rows, held_out.unwrap_or_else(Dataset::none), Device::Cpu);
     // Before training, so that rows that do not fit fail immediately. After a pause it is not repeated in each slice,
     // but runs at the end.
     let is_fresh = !job.checkpoints.has_state();
-    let mut measured = if is_fresh { measure(&mut trainer, parameters, job, manner)? } else { Vec::new() };
-    let mut trained = manner.train(&mut trainer, parameters, job)?;
+    let mut measured = if is_fresh { measure(&mut trainer, parameters, job, constraints)? } else { Vec::new() };
+    let mut trained = constraints.train(&mut trainer, parameters, job)?;
     if !is_fresh {
-        measured = measure(&mut trainer, parameters, job, manner)?;
+        measured = measure(&mut trainer, parameters, job, constraints)?;
     }
     trained.metrics.extend(measured);
     Ok(trained)
@@ -61,11 +61,11 @@ fn measure(
     trainer: &mut ModelTrainer,
     parameters: &Parameters,
     job: &TrainingJob,
-    manner: &Manner,
+    constraints: &JobConstraints,
 ) -> Result<Vec<(String, MetricValue)>, TrainerError> {
     match job.purpose {
         Purpose::Shared => {
-            let model = manner.model(parameters).map_err(TrainerError::failed)?;
+            let model = constraints.model(parameters).map_err(TrainerError::failed)?;
             trainer.evaluate(&model, job)
         }
         Purpose::Own => Ok(Vec::new()),

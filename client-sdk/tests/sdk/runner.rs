@@ -1,6 +1,6 @@
 //! The runner: jobs are taken outside of any async runtime.
 
-mod manner;
+mod constraints;
 mod options;
 
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use federation::cohort::CoarseLoss;
 use federation::id::{Digest, ParticipantId, TaskId};
 use federation::time::Timestamp;
 use federation::training::Claim;
-use listener::Guarded;
+use listener::PoisonFreeMutex;
 use store::entity::check_in::{CheckIn, CheckInKeys};
 use store::{Store, WakeEvent};
 use tokio::sync::Notify;
@@ -36,9 +36,9 @@ const WRITTEN_MAX: usize = 200_000;
 pub(crate) struct CheckIns(Arc<Shared>);
 
 struct Shared {
-    waiting: Guarded<HashMap<ParticipantId, Arc<Notify>>>,
+    waiting: PoisonFreeMutex<HashMap<ParticipantId, Arc<Notify>>>,
     /// By participant; one entry per task of its check-ins.
-    written: Guarded<HashMap<ParticipantId, Vec<CheckIn>>>,
+    written: PoisonFreeMutex<HashMap<ParticipantId, Vec<CheckIn>>>,
     check_ins_per_second: u32,
 }
 
@@ -118,8 +118,8 @@ impl CheckIns {
         tasks: &TaskTracker,
     ) -> Self {
         let check_ins = Self(Arc::new(Shared {
-            waiting: Guarded::default(),
-            written: Guarded::default(),
+            waiting: PoisonFreeMutex::default(),
+            written: PoisonFreeMutex::default(),
             check_ins_per_second: check_ins_per_second.max(1),
         }));
         let mut events = store.wake().subscribe();
@@ -292,8 +292,8 @@ mod tests {
 
     fn check_ins() -> CheckIns {
         CheckIns(Arc::new(Shared {
-            waiting: Guarded::default(),
-            written: Guarded::default(),
+            waiting: PoisonFreeMutex::default(),
+            written: PoisonFreeMutex::default(),
             check_ins_per_second: 1000,
         }))
     }

@@ -8,7 +8,7 @@ use recipe::UpdateCodec;
 use secure_agg::Index;
 use secure_agg::modular::Modulus;
 use store::entity::admitted::Admitted;
-use store::entity::standing::Standing;
+use store::entity::standing::ParticipantStatus;
 use store::{Store, StoreError};
 
 use crate::rounds::models::Models;
@@ -125,7 +125,7 @@ pub(crate) async fn may_send(
 }
 
 /// A receipt may be requested again at any time, also after the round; inputs are only accepted while the round collects.
-fn check_standing(standing: &Standing) -> Result<(), Rejection> {
+fn check_standing(standing: &ParticipantStatus) -> Result<(), Rejection> {
     let round = standing.round.as_ref().ok_or(Rejection::NoSuchRound)?;
     if standing.admitted.is_some() {
         return Ok(());
@@ -179,7 +179,7 @@ async fn find(
     name: &'static str,
     attempt: Attempt,
     participant: ParticipantId,
-) -> Result<Standing, StoreError> {
+) -> Result<ParticipantStatus, StoreError> {
     store.read(name, |tx| Box::pin(async move { tx.standing(attempt, participant).await })).await
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use federation::id::RoundKey;
-use listener::Guarded;
+use listener::PoisonFreeMutex;
 use store::{Store, WakeEvent};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 
 /// The waiting requests, by round. Clones share it.
 #[derive(Clone, Default)]
-pub(crate) struct RoundWakeups(Arc<Guarded<HashMap<RoundKey, Arc<Notify>>>>);
+pub(crate) struct RoundWakeups(Arc<PoisonFreeMutex<HashMap<RoundKey, Arc<Notify>>>>);
 
 /// A request waiting for a change of its round.
 pub(crate) struct Listener {

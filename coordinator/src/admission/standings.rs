@@ -6,7 +6,7 @@ use federation::id::{Attempt, Digest, ParticipantId};
 use federation::round::{AssignmentState, RoundState};
 use store::entity::admitted::Admitted;
 use store::entity::session_message::{MessageKind, SessionMessage};
-use store::entity::standing::Standing;
+use store::entity::standing::ParticipantStatus;
 use store::{StoreError, Transaction};
 
 use super::gate::{Rejection, may_answer, open, same};
@@ -20,7 +20,7 @@ pub(super) struct Standings(HashMap<(Attempt, ParticipantId), KnownStanding>);
 
 #[derive(Default)]
 struct KnownStanding {
-    standing: Standing,
+    standing: ParticipantStatus,
     /// The requested messages, by kind.
     messages: BTreeMap<MessageKind, Digest>,
 }

@@ -6,14 +6,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use federation::id::ParticipantId;
-use listener::Guarded;
+use listener::PoisonFreeMutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 /// Uploads in progress. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Uploads {
-    running: Arc<Guarded<LatestUploads>>,
+    running: Arc<PoisonFreeMutex<LatestUploads>>,
     /// Permits to hold a whole upload in memory.
     judge: Arc<Semaphore>,
     /// Permits to validate a stored upload piece by piece.

@@ -35,8 +35,8 @@ use crate::rounds::reported_rounds::ReportedRounds;
 use crate::rounds::selection::contests::Contests;
 use crate::rounds::selection::invitations::Invitations;
 use crate::rounds::sessions::Sessions;
-use crate::rounds::waiting::lacking::Lacking;
 use crate::rounds::waiting::retries::Retries;
+use crate::rounds::waiting::waiting_for_cache::WaitingForCache;
 
 /// State shared by all requests.
 pub(crate) struct App {
@@ -72,7 +72,7 @@ pub(crate) struct App {
     /// Chooses among concurrent key-collecting rounds for each participant.
     pub(crate) contests: Contests,
     /// The reasons why tasks wait, shown to their waiting participants.
-    pub(crate) lacking: Lacking,
+    pub(crate) lacking: WaitingForCache,
     /// Retry delays of background work after failed attempts at a round.
     pub(crate) retries: Retries,
     /// Seals data to keep it unreadable in a backup.

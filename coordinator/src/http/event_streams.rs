@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use listener::{Guarded, Key};
+use listener::{Key, PoisonFreeMutex};
 use wire::admin::Role;
 
 use super::reply::problem::{Error, Result};
@@ -16,13 +16,13 @@ pub(crate) struct EventStreams {
     max: u32,
     /// Maximum of one token or identity.
     each: u32,
-    open: Arc<Guarded<HashMap<Key, u32>>>,
+    open: Arc<PoisonFreeMutex<HashMap<Key, u32>>>,
 }
 
 /// A slot; freed when dropped.
 pub(super) struct StreamPlace {
     key: Key,
-    open: Arc<Guarded<HashMap<Key, u32>>>,
+    open: Arc<PoisonFreeMutex<HashMap<Key, u32>>>,
 }
 
 impl EventStreams {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use federation::time::Timestamp;
-use listener::{Guarded, Key};
+use listener::{Key, PoisonFreeMutex};
 
 /// Requests per second on average, and the number of seconds' worth allowed at once.
 #[derive(Clone, Copy, Debug)]
@@ -38,13 +38,13 @@ const KEYS_MAX: usize = 100_000;
 pub(crate) struct Limiter {
     rates: Rates,
     /// Microseconds since the epoch.
-    whole_again_at: Guarded<HashMap<Key, i64>>,
+    whole_again_at: PoisonFreeMutex<HashMap<Key, i64>>,
 }
 
 impl Limiter {
     #[must_use]
     pub(crate) fn new(rates: Rates) -> Self {
-        Self { rates, whole_again_at: Guarded::new(HashMap::new()) }
+        Self { rates, whole_again_at: PoisonFreeMutex::new(HashMap::new()) }
     }
 
     /// Counts one request.

@@ -6,7 +6,7 @@ use axum::extract::DefaultBodyLimit;
 use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::{Router, response::Response};
 use bytes::Bytes;
-use listener::Guarded;
+use listener::PoisonFreeMutex;
 use utoipa_axum::router::OpenApiRouter;
 
 use super::app::App;
@@ -53,7 +53,7 @@ struct Described {
 /// The endpoints of a configuration. Describing them takes milliseconds, the largest part of a simulated start, so the last ones are
 /// cached.
 fn known_endpoints(config: &HttpConfig) -> Described {
-    static LAST: Guarded<Option<Described>> = Guarded::new(None);
+    static LAST: PoisonFreeMutex<Option<Described>> = PoisonFreeMutex::new(None);
     let times = Times::new(config);
     let mut last = LAST.lock();
     if let Some(known) = last.as_ref().filter(|known| known.times == times) {

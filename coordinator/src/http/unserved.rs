@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use federation::time::{Clock, Timestamp};
-use listener::Guarded;
+use listener::PoisonFreeMutex;
 use store::StoreError;
 use wire::problem::ProblemType;
 
@@ -40,12 +40,12 @@ impl Reason {
 pub(super) struct Unserved {
     clock: Arc<dyn Clock>,
     /// When each last occurred.
-    met: Guarded<Vec<(Reason, Timestamp)>>,
+    met: PoisonFreeMutex<Vec<(Reason, Timestamp)>>,
 }
 
 impl Unserved {
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, met: Guarded::default() }
+        Self { clock, met: PoisonFreeMutex::default() }
     }
 
     /// Logs a failed request, unless another failed recently for the same reason. Other rejections are not logged here.

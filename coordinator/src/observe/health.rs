@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use federation::time::{Clock, Timestamp};
-use listener::Guarded;
+use listener::PoisonFreeMutex;
 use store::{Store, StoreError};
 use tokio::sync::watch;
 use uuid::Uuid;
@@ -42,11 +42,11 @@ pub(crate) struct Health(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
-    probes: Guarded<Probes>,
+    probes: PoisonFreeMutex<Probes>,
     /// The current stage of the probe.
-    stage: Guarded<&'static str>,
+    stage: PoisonFreeMutex<&'static str>,
     /// Time of the last read of the database, and whether it was well-formed.
-    database: Guarded<Option<(Timestamp, bool)>>,
+    database: PoisonFreeMutex<Option<(Timestamp, bool)>>,
     /// Held during a read of the database.
     reading: Arc<tokio::sync::Mutex<()>>,
 }

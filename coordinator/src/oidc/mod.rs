@@ -4,9 +4,9 @@
 //! coordinator exchanges the code for a token. The sign-in keeps the token's relevant values. *ring* verifies signatures, and the
 //! coordinator's clock determines validity.
 
+mod cached;
 mod claims;
 mod code;
-mod kept;
 mod keys;
 mod provider;
 mod refusal;
@@ -21,10 +21,10 @@ use store::entity::sign_in::KnownIdentity;
 use wire::admin::Role;
 
 use crate::config::OidcConfig;
+use cached::Missing;
 use claims::{Claims, For};
 pub(crate) use code::{CALLBACK, Proof};
 use code::{CODE_MAX_BYTES, Client};
-use kept::Missing;
 pub(crate) use provider::OidcError;
 use provider::{NoToken, Provider, is_error_name};
 use refusal::Refusal;

@@ -16,7 +16,7 @@ use rustls_platform_verifier::BuilderVerifierExt as _;
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
-use super::kept::{Kept, Missing};
+use super::cached::{Cached, Missing};
 use super::keys::KeySet;
 use crate::config::{OidcConfig, SigningAlgorithm, is_safe};
 
@@ -39,8 +39,8 @@ pub(super) struct Provider {
     issuer: String,
     jwks_url: Option<String>,
     client: Client,
-    keys: Arc<Kept<KeySet>>,
-    endpoints: Arc<Kept<Endpoints>>,
+    keys: Arc<Cached<KeySet>>,
+    endpoints: Arc<Cached<Endpoints>>,
 }
 
 /// The provider's metadata: OpenID Connect Discovery 1.0 §3, RFC 8414 §2, RFC 9207 §3.
@@ -130,8 +130,8 @@ impl Provider {
             issuer: config.issuer.clone(),
             jwks_url: config.jwks_url.clone(),
             client,
-            keys: Kept::new(config.jwks_max_age(), Arc::clone(clock)),
-            endpoints: Kept::new(config.jwks_max_age(), Arc::clone(clock)),
+            keys: Cached::new(config.jwks_max_age(), Arc::clone(clock)),
+            endpoints: Cached::new(config.jwks_max_age(), Arc::clone(clock)),
         })
     }
 

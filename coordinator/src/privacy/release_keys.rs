@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use federation::id::{Attempt, TaskId};
-use listener::Guarded;
+use listener::PoisonFreeMutex;
 use store::Result;
 use zeroize::Zeroizing;
 
@@ -34,13 +34,13 @@ pub(crate) fn of_the_task(task: TaskId) -> Attempt {
 pub(crate) struct ReleaseKeys {
     secret_store: SecretStore,
     /// The keys used by this process for sealing.
-    own: Guarded<HashMap<Attempt, Arc<Guarded<Option<KeyId>>>>>,
+    own: PoisonFreeMutex<HashMap<Attempt, Arc<PoisonFreeMutex<Option<KeyId>>>>>,
     random: Random,
 }
 
 impl ReleaseKeys {
     pub(crate) fn new(secret_store: SecretStore, random: &Random) -> Self {
-        Self { secret_store, own: Guarded::default(), random: random.clone() }
+        Self { secret_store, own: PoisonFreeMutex::default(), random: random.clone() }
     }
 
     /// Returns a durable key for sealing. Each process has its own key for an attempt, so that processes need not wait for each other.

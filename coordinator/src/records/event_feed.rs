@@ -22,7 +22,7 @@ use wire::audit::{Entry, EventView};
 
 use crate::records::audit::entry;
 use gzip::Piece;
-use listener::Guarded;
+use listener::PoisonFreeMutex;
 
 /// Entries read at once.
 const BATCH: u32 = 500;
@@ -41,17 +41,17 @@ const COMPRESSED_MAX: usize = 16;
 const POLL: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug)]
-pub(crate) struct Batch(Arc<Told>);
+pub(crate) struct Batch(Arc<EventBatch>);
 
 #[derive(Debug)]
-struct Told {
+struct EventBatch {
     after: u64,
     /// Each with the end of its text.
     entries: Vec<(Entry, usize)>,
     /// The concatenated events of all entries.
     text: Bytes,
     /// Requested compressed parts of the text, by range; at most [`COMPRESSED_MAX`].
-    compressed: Guarded<HashMap<Runs, Arc<OnceLock<Piece>>>>,
+    compressed: PoisonFreeMutex<HashMap<Runs, Arc<OnceLock<Piece>>>>,
 }
 
 /// Ordered byte ranges of a text, separated by gaps.
@@ -65,7 +65,7 @@ impl Batch {
             (entry, text.len())
         });
         let entries = entries.collect();
-        Self(Arc::new(Told { after, entries, text: text.into(), compressed: Guarded::default() }))
+        Self(Arc::new(EventBatch { after, entries, text: text.into(), compressed: PoisonFreeMutex::default() }))
     }
 
     /// The position before the first entry.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use federation::id::{ParticipantId, TaskId};
 use federation::round::{Round, RoundState};
 use federation::time::Timestamp;
-use federation::training::{Standing, Training, standing};
+use federation::training::{Training, TrainingStatus, standing};
 use store::entity::task::TaskRow;
 use store::entity::training::Buffered;
 use store::{StoreError, Transaction};
@@ -41,7 +41,7 @@ pub(crate) async fn count_ready(
 }
 
 /// States of all participants with a training that is not over.
-pub(crate) struct TrainingStates(BTreeMap<ParticipantId, (Training, Standing)>);
+pub(crate) struct TrainingStates(BTreeMap<ParticipantId, (Training, TrainingStatus)>);
 
 impl TrainingStates {
     /// Reads the states of a task.
@@ -62,14 +62,14 @@ impl TrainingStates {
 
     /// Whether the participant may start a training.
     pub(crate) fn is_free(&self, participant: ParticipantId) -> bool {
-        self.0.get(&participant).is_none_or(|(_, standing)| *standing == Standing::Free)
+        self.0.get(&participant).is_none_or(|(_, standing)| *standing == TrainingStatus::Free)
     }
 
     /// The participant's update, if it may be aggregated.
     pub(crate) fn ready(&self, participant: ParticipantId) -> Option<Buffered> {
         let (training, standing) = self.0.get(&participant)?;
         let Training { serial, base_version, .. } = *training;
-        matches!(standing, Standing::Ready { .. }).then_some(Buffered { participant, serial, base_version })
+        matches!(standing, TrainingStatus::Ready { .. }).then_some(Buffered { participant, serial, base_version })
     }
 
     /// Whether its training has expired: it took too long, or the update was drawn into a round.
@@ -79,36 +79,39 @@ impl TrainingStates {
 
     /// All participants with a finished update, of any age.
     pub(crate) fn holders(&self) -> Vec<ParticipantId> {
-        let holds = |standing: &Standing| matches!(standing, Standing::Ready { .. } | Standing::Stale { .. });
+        let holds =
+            |standing: &TrainingStatus| matches!(standing, TrainingStatus::Ready { .. } | TrainingStatus::Stale { .. });
         self.0.values().filter(|(_, standing)| holds(standing)).map(|(training, _)| training.participant).collect()
     }
 
     /// All participants with an outdated update.
     pub(crate) fn stale(&self) -> Vec<ParticipantId> {
-        let stale = self.0.values().filter(|(_, standing)| matches!(standing, Standing::Stale { .. }));
+        let stale = self.0.values().filter(|(_, standing)| matches!(standing, TrainingStatus::Stale { .. }));
         stale.map(|(training, _)| training.participant).collect()
     }
 
     /// Number of updates that may be aggregated.
     pub(crate) fn ready_count(&self) -> u32 {
-        count(self.0.values().filter(|(_, standing)| matches!(standing, Standing::Ready { .. })))
+        count(self.0.values().filter(|(_, standing)| matches!(standing, TrainingStatus::Ready { .. })))
     }
 
     /// Number of participants in training or with a usable update. It limits new trainings: with more of them than rounds can take, every
     /// update would reach the maximum staleness. Excludes an expired training once a later round opened (`last_opened`): perhaps no round
     /// may take its update, and its slot would never become free.
     pub(crate) fn busy_count(&self, last_opened: Timestamp) -> u32 {
-        let is_busy = |(training, standing): &&(Training, Standing)| match standing {
-            Standing::Training => true,
-            Standing::Ready { .. } => last_opened < training.expires_at,
-            Standing::Free | Standing::Resting | Standing::Stale { .. } | Standing::Unknown => false,
+        let is_busy = |(training, standing): &&(Training, TrainingStatus)| match standing {
+            TrainingStatus::Training => true,
+            TrainingStatus::Ready { .. } => last_opened < training.expires_at,
+            TrainingStatus::Free | TrainingStatus::Resting | TrainingStatus::Stale { .. } | TrainingStatus::Unknown => {
+                false
+            }
         };
         count(self.0.values().filter(is_busy))
     }
 
     /// Time of the next expiry of a training, or of the rest after a participant gave up.
     pub(crate) fn first_lapse(&self) -> Option<Timestamp> {
-        let lapses = |standing| matches!(standing, Standing::Training | Standing::Resting);
+        let lapses = |standing| matches!(standing, TrainingStatus::Training | TrainingStatus::Resting);
         let training = self.0.values().filter(|(_, standing)| lapses(*standing));
         training.map(|(training, _)| training.expires_at).min()
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use federation::id::TaskId;
-use listener::Guarded;
+use listener::PoisonFreeMutex;
 use secure_agg::params::Params;
 use store::entity::task::TaskRow;
 use store::{Store, StoreError};
@@ -19,7 +19,7 @@ const SIZES_MAX: usize = 64;
 
 /// The derived models of recently used tasks. Clones share it.
 #[derive(Clone, Default)]
-pub struct Models(Arc<Guarded<HashMap<TaskId, CachedModel>>>);
+pub struct Models(Arc<PoisonFreeMutex<HashMap<TaskId, CachedModel>>>);
 
 struct CachedModel {
     model: Arc<TaskModel>,

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use federation::id::{RoundKey, TaskId};
 use federation::round::RoundState;
 use learning::proximal;
-use listener::Guarded;
+use listener::PoisonFreeMutex;
 use store::{StoreError, Transaction};
 use task_spec::{AdaptiveMu, TrainingPlan};
 
@@ -35,7 +35,7 @@ pub(crate) async fn plan_of_round(
 
 /// Cache of the μ of each task's current round, needed by every participant of the round.
 #[derive(Default)]
-pub(crate) struct ProximalSchedule(Guarded<HashMap<TaskId, (u32, f64)>>);
+pub(crate) struct ProximalSchedule(PoisonFreeMutex<HashMap<TaskId, (u32, f64)>>);
 
 impl ProximalSchedule {
     /// [`plan_of_round`], computed once per round.

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use federation::id::TaskId;
 use federation::task_status::TaskStatus;
-use listener::Guarded;
+use listener::PoisonFreeMutex;
 use store::entity::check_in::CheckIn;
 use store::entity::task::TaskRow;
 use store::{StoreError, Transaction};
@@ -18,7 +18,7 @@ const AHEAD_MAX: u32 = 100_000;
 
 /// Tasks already logged as behind their participants.
 #[derive(Default)]
-pub(crate) struct ReportedRounds(Guarded<HashSet<TaskId>>);
+pub(crate) struct ReportedRounds(PoisonFreeMutex<HashSet<TaskId>>);
 
 impl ReportedRounds {
     /// Logs the first report of a task.

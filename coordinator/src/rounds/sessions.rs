@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use federation::id::{Attempt, ParticipantId};
 use federation::round::{Round, RoundState};
-use listener::Guarded;
+use listener::PoisonFreeMutex;
 use secure_agg::Index;
 use secure_agg::messages::{SealedShares, ShareKeys};
 use store::entity::session_message::MessageKind;
@@ -56,8 +56,8 @@ fn of_member(groups: &GroupSessions, round: &Round, participant: ParticipantId) 
 /// Cache of recently read sessions; the rows are authoritative.
 #[derive(Default)]
 pub(crate) struct Sessions {
-    phases: Guarded<HashMap<Attempt, (RoundState, GroupSessions)>>,
-    dealt: Guarded<HashMap<GroupKey, Arc<tokio::sync::OnceCell<Arc<DealtShares>>>>>,
+    phases: PoisonFreeMutex<HashMap<Attempt, (RoundState, GroupSessions)>>,
+    dealt: PoisonFreeMutex<HashMap<GroupKey, Arc<tokio::sync::OnceCell<Arc<DealtShares>>>>>,
 }
 
 impl Sessions {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use federation::time::{Clock, Timestamp};
-use listener::Guarded;
+use listener::PoisonFreeMutex;
 use store::{Result, Store};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -27,7 +27,7 @@ const DIFFERENCE_MAX_MS: i64 = 1_000;
 pub(super) struct DatabaseClock {
     /// This machine's clock. It is only compared with the database's, and never stored in a row.
     own: Arc<dyn Clock>,
-    reading: Guarded<Reading>,
+    reading: PoisonFreeMutex<Reading>,
 }
 
 #[derive(Clone, Copy)]
@@ -59,7 +59,7 @@ impl DatabaseClock {
         }
         Ok(best.map(|reading| {
             tell(reading, 0);
-            Arc::new(Self { own, reading: Guarded::new(reading) })
+            Arc::new(Self { own, reading: PoisonFreeMutex::new(reading) })
         }))
     }
 
@@ -149,7 +149,7 @@ mod tests {
             wait: Duration::ZERO,
             ahead_ms: 8_000_000,
         };
-        let clock = DatabaseClock { own: own.clone(), reading: Guarded::new(reading) };
+        let clock = DatabaseClock { own: own.clone(), reading: PoisonFreeMutex::new(reading) };
         assert_eq!(clock.now(), Timestamp(1_000_000));
         own.set(Timestamp(5));
         tokio::time::advance(Duration::from_millis(1_500)).await;
@@ -161,7 +161,7 @@ mod tests {
         let own: Arc<dyn Clock> = Arc::new(MockClock::new(Timestamp(1_000_000)));
         let reading =
             Reading { database: Timestamp(1_000_000), taken: Instant::now(), wait: Duration::ZERO, ahead_ms: 0 };
-        let clock = DatabaseClock { own, reading: Guarded::new(reading) };
+        let clock = DatabaseClock { own, reading: PoisonFreeMutex::new(reading) };
         let asked = clock.now();
         tokio::time::advance(Duration::from_secs(9)).await;
         for told in [1_000_000 - 1_000, 1_004_000, 1_009_000 + 1_000] {

@@ -52,7 +52,7 @@ use crate::rounds::reported_rounds::ReportedRounds;
 use crate::rounds::selection::contests::Contests;
 use crate::rounds::selection::invitations::Invitations;
 use crate::rounds::sessions::Sessions;
-use crate::rounds::waiting::lacking::Lacking;
+use crate::rounds::waiting::waiting_for_cache::WaitingForCache;
 use crate::work::{Engine, Environment, WorkConfig};
 
 /// A coordinator without a socket, for tests and simulations.
@@ -164,7 +164,7 @@ impl Coordinator {
             mus: ProximalSchedule::default(),
             invitations: Invitations::default(),
             contests: Contests::default(),
-            lacking: Lacking::default(),
+            lacking: WaitingForCache::default(),
             retries: environment.config.retries(),
             sealer,
             inbox: Inbox::start(store.clone(), Arc::clone(&parts.clock), linger, stopped.clone(), &tasks),

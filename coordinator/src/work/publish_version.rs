@@ -19,7 +19,7 @@ use super::engine::situation::Situation;
 use super::gate::restored;
 use super::keep_ledger;
 use super::shred::{before_publishing, destroy_keys_of_an_end};
-use super::summing::streams::{Held, NewBlob, making, open_verified};
+use super::summing::streams::{Buffering, NewBlob, making, open_verified};
 use super::summing::sums::Slices;
 use super::traced::trace_sum;
 use super::{Environment, StepError};
@@ -110,7 +110,7 @@ async fn store_version(
         keep_ledger::before_publishing(env, task, round, private).await?;
     }
     before_publishing(env, round.key, model.private.as_deref()).await?;
-    let Made { next, version, optimizer_state } = make(env, model, round).await?;
+    let BuiltVersion { next, version, optimizer_state } = make(env, model, round).await?;
     let metrics: Vec<_> = next
         .metrics
         .into_iter()
@@ -144,14 +144,14 @@ async fn store_version(
 }
 
 /// A computed but unstored version.
-struct Made {
+struct BuiltVersion {
     next: NextVersion,
     version: NewBlob,
     optimizer_state: Option<NewBlob>,
 }
 
 /// Reads the released sum and the base model, and takes the server's step.
-async fn make(env: &Environment, model: &TaskModel, round: &Round) -> Result<Made, PublishError> {
+async fn make(env: &Environment, model: &TaskModel, round: &Round) -> Result<BuiltVersion, PublishError> {
     let (attempt, base_version) = (round.key, round.base_version);
     let (sum, base) = env
         .store
@@ -183,7 +183,7 @@ async fn make(env: &Environment, model: &TaskModel, round: &Round) -> Result<Mad
     let mut base = open_verified(&env.blobs, base.sha256, slices).await?;
     let (model, slice) = (model.clone(), slices.length());
     let of_state = if model.optimizer.remembers() { about.saturating_mul(2) } else { 0 };
-    let held = [Held::of(slices, about), Held::of(slices, of_state)];
+    let held = [Buffering::of(slices, about), Buffering::of(slices, of_state)];
     let (next, [made, made_state]) = making(&env.blobs, held, move |[version_out, state_out]| {
         let optimizer_state = state.as_mut().map(|state| &mut **state as &mut dyn ReadSeek);
         let files = StepFiles { sum: &mut *sum, base: &mut *base, optimizer_state };
@@ -196,7 +196,7 @@ async fn make(env: &Environment, model: &TaskModel, round: &Round) -> Result<Mad
     })
     .await?;
     let optimizer_state = next.has_state.then_some(made_state);
-    Ok(Made { next, version: made, optimizer_state })
+    Ok(BuiltVersion { next, version: made, optimizer_state })
 }
 
 async fn give_up(

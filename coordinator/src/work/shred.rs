@@ -11,7 +11,7 @@ use std::time::Duration;
 use federation::id::Attempt;
 use federation::round::RoundState;
 use federation::time::Timestamp;
-use listener::Guarded;
+use listener::PoisonFreeMutex;
 use store::{StoreError, Transaction};
 
 use super::summing::sums::blocking;
@@ -34,7 +34,7 @@ enum Use {
 
 /// The uses of keys unknown to the database, with the time of their first detection.
 #[derive(Default)]
-pub(super) struct UnknownUses(Guarded<BTreeMap<Attempt, Timestamp>>);
+pub(super) struct UnknownUses(PoisonFreeMutex<BTreeMap<Attempt, Timestamp>>);
 
 impl UnknownUses {
     /// Replaces the set of unknown uses as of `now`. Returns those unknown for [`UNKNOWN_KEPT`], and the number of new ones.

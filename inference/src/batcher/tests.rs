@@ -15,7 +15,7 @@ struct Request {
     /// How long it takes to be read.
     reading: Duration,
     examples: usize,
-    lane: u8,
+    target: u8,
     /// It goes away this long after it began to wait.
     leaves_after: Option<Duration>,
 }
@@ -57,7 +57,7 @@ fn simulate(limits: Batching, requests: &[Request], took: Duration) -> Told {
                 let ahead = batcher.waiting();
                 let parts = limits.parts(request.examples).unwrap().map(|part| (part.len(), number));
                 let parts = parts.collect::<Vec<_>>().into_iter();
-                match batcher.offer(now, &request.lane, parts, |number| has_left(requests, &told, now, *number)) {
+                match batcher.offer(now, &request.target, parts, |number| has_left(requests, &told, now, *number)) {
                     Ok(()) => drop(told.waited.insert(number, (now, ahead))),
                     Err(_) => told.refused.push(number),
                 }
@@ -67,8 +67,8 @@ fn simulate(limits: Batching, requests: &[Request], took: Duration) -> Told {
         if busy_until <= now {
             match batcher.next(now, |number| has_left(requests, &told, now, *number)) {
                 Next::Compute(batch) => {
-                    let parts = batch.parts.iter().map(|part| (part.asker, part.examples)).collect();
-                    told.batches.push((now, batch.lane, parts));
+                    let parts = batch.parts.iter().map(|part| (part.pending, part.examples)).collect();
+                    told.batches.push((now, batch.target, parts));
                     batcher.computed(took);
                     busy_until = now + took;
                 }
@@ -90,11 +90,11 @@ fn simulate(limits: Batching, requests: &[Request], took: Duration) -> Told {
 
 fn request() -> impl Strategy<Value = Request> {
     (0_u32..200, 0_u32..30, 1_usize..80, 0_u8..2, proptest::option::of(0_u32..20)).prop_map(
-        |(at, reading, examples, lane, leaves)| Request {
+        |(at, reading, examples, target, leaves)| Request {
             at: MS * at,
             reading: MS * reading,
             examples,
-            lane,
+            target,
             leaves_after: leaves.map(|ms| MS * ms),
         },
     )
@@ -108,16 +108,16 @@ proptest! {
         let limits = Batching { max_batch, max_delay: MS * 10, queue };
         let told = simulate(limits, &requests, MS * took);
         let mut answered: BTreeMap<usize, usize> = BTreeMap::new();
-        let mut last_of_lane: BTreeMap<u8, (Moment, usize)> = BTreeMap::new();
-        for (at, lane, parts) in &told.batches {
+        let mut last_of_target: BTreeMap<u8, (Moment, usize)> = BTreeMap::new();
+        for (at, target, parts) in &told.batches {
             prop_assert!(!parts.is_empty());
             prop_assert!(parts.iter().map(|(_, examples)| examples).sum::<usize>() <= max_batch);
             for &(number, examples) in parts {
-                prop_assert_eq!(requests[number].lane, *lane, "one version computes a batch");
+                prop_assert_eq!(requests[number].target, *target, "one version computes a batch");
                 *answered.entry(number).or_default() += examples;
                 let place = (told.waited[&number].0, number);
-                let before = last_of_lane.insert(*lane, place).unwrap_or_default();
-                prop_assert!(before <= place, "the order of askers is kept: {before:?} before {place:?}");
+                let before = last_of_target.insert(*target, place).unwrap_or_default();
+                prop_assert!(before <= place, "the order of requests is kept: {before:?} before {place:?}");
                 let leaves = requests[number].leaves_after.map(|after| place.0 + after);
                 prop_assert!(leaves.is_none_or(|leaves| *at < leaves), "nobody computes for who has gone");
             }
@@ -134,7 +134,7 @@ proptest! {
     fn nobody_waits_longer_than_the_delay_and_a_batch_beside_what_is_ahead(
         requests in proptest::collection::vec(request(), 1..150), took in 1_u32..15
     ) {
-        let single = |request: Request| Request { examples: 1, lane: 0, leaves_after: None, ..request };
+        let single = |request: Request| Request { examples: 1, target: 0, leaves_after: None, ..request };
         let requests: Vec<_> = requests.into_iter().map(single).collect();
         let limits = Batching::default();
         let told = simulate(limits, &requests, MS * took);
@@ -153,9 +153,9 @@ proptest! {
     ) {
         let mut batcher = Batcher::new(Batching::default());
         let mut offered = 0;
-        for (number, (examples, lane)) in offers.iter().enumerate() {
+        for (number, (examples, target)) in offers.iter().enumerate() {
             let parts: Vec<_> = batcher.limits().parts(*examples).unwrap().map(|part| (part.len(), number)).collect();
-            offered += usize::from(batcher.offer(MS, lane, parts.into_iter(), |_| false).is_ok());
+            offered += usize::from(batcher.offer(MS, target, parts.into_iter(), |_| false).is_ok());
         }
         prop_assert!(offered > 0);
         while batcher.waiting() > 0 {

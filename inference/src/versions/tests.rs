@@ -22,8 +22,8 @@ fn warm() -> Warm {
     Warm::judge(&[0.5], &[1.0, 2.0], 1, 2).unwrap()
 }
 
-fn held(version: u32) -> Held<&'static str> {
-    Held { version, model: "a model" }
+fn held(version: u32) -> LoadedVersion<&'static str> {
+    LoadedVersion { version, model: "a model" }
 }
 
 fn at(seconds: u64) -> Moment {

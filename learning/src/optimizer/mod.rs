@@ -18,7 +18,7 @@ use std::io::Cursor;
 use task_spec::ServerOptimizer;
 
 pub use error::StepError;
-pub use state::{Kept, OptimizerState, StateError, StateFile, write as write_state};
+pub use state::{OptimizerState, OptimizerVariables, StateError, StateFile, write as write_state};
 
 use crate::checkpoint::CheckpointError;
 use crate::parameters::{Layout, Parameters, WrongLength};

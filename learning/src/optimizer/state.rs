@@ -17,12 +17,12 @@ pub enum OptimizerState {
     /// Empty: before the first round, and always for a stateless optimizer.
     #[default]
     Empty,
-    Kept(Kept),
+    Variables(OptimizerVariables),
 }
 
 /// An optimizer's variables for each parameter.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Kept {
+pub struct OptimizerVariables {
     optimizer: &'static str,
     /// Each as long as the shared layout, or as a slice of it, under its name in the file.
     vectors: Vec<(&'static str, Vec<f32>)>,
@@ -54,7 +54,7 @@ impl OptimizerState {
     pub fn optimizer(&self) -> Option<&'static str> {
         match self {
             Self::Empty => None,
-            Self::Kept(kept) => Some(kept.optimizer),
+            Self::Variables(kept) => Some(kept.optimizer),
         }
     }
 
@@ -67,7 +67,7 @@ impl OptimizerState {
     fn vectors(&self) -> &[(&'static str, Vec<f32>)] {
         match self {
             Self::Empty => &[],
-            Self::Kept(kept) => &kept.vectors,
+            Self::Variables(kept) => &kept.vectors,
         }
     }
 
@@ -82,7 +82,7 @@ impl OptimizerState {
     pub(super) fn or<const K: usize>(self, start: impl FnOnce() -> [Vec<f32>; K]) -> [Vec<f32>; K] {
         let vectors: Vec<_> = match self {
             Self::Empty => vec![],
-            Self::Kept(kept) => kept.vectors.into_iter().map(|(_, vector)| vector).collect(),
+            Self::Variables(kept) => kept.vectors.into_iter().map(|(_, vector)| vector).collect(),
         };
         vectors.try_into().unwrap_or_else(|_| start())
     }
@@ -93,7 +93,7 @@ impl OptimizerState {
         names: &[&'static str],
         vectors: [Vec<f32>; K],
     ) -> Self {
-        Self::Kept(Kept { optimizer, vectors: names.iter().copied().zip(vectors).collect() })
+        Self::Variables(OptimizerVariables { optimizer, vectors: names.iter().copied().zip(vectors).collect() })
     }
 }
 
@@ -175,7 +175,7 @@ impl StateFile {
             }
             vectors.push((name, vector));
         }
-        Ok(Ok(OptimizerState::Kept(Kept { optimizer: self.optimizer, vectors })))
+        Ok(Ok(OptimizerState::Variables(OptimizerVariables { optimizer: self.optimizer, vectors })))
     }
 
     /// Writes one vector of a state of the model's values from the `start`-th on. In the file, the vectors are consecutive.
@@ -222,7 +222,7 @@ impl StateFile {
 /// # Errors
 /// [`CheckpointError::NotFinite`], or [`CheckpointError::Malformed`] if the state and the layout differ in length.
 pub fn write(state: &OptimizerState, layout: &Layout) -> Result<Option<Vec<u8>>, CheckpointError> {
-    let OptimizerState::Kept(Kept { optimizer, vectors }) = state else { return Ok(None) };
+    let OptimizerState::Variables(OptimizerVariables { optimizer, vectors }) = state else { return Ok(None) };
     if let Some((name, vector)) = vectors.iter().find(|(_, vector)| vector.len() != layout.len()) {
         let (expected, got) = (layout.len(), vector.len());
         return Err(CheckpointError::Malformed(format!("{name}/* has {got} values where the model has {expected}")));

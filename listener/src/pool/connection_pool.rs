@@ -30,7 +30,7 @@ use super::slots::{Slot, SlotLimits, Slots, WhenFull};
 use crate::connection::Connection;
 use crate::key::Key;
 use crate::peer::Peer;
-use crate::process::guarded::Guarded;
+use crate::process::poison_free_mutex::PoisonFreeMutex;
 use crate::timeouts::Timeouts;
 use crate::unsent::{ConnectionBudget, Unsent, Waits};
 
@@ -150,11 +150,11 @@ impl PeerKind {
 pub struct ConnectionGuard {
     connection: Connection,
     pool: ConnectionPool,
-    kind: Guarded<PeerKind>,
+    kind: PoisonFreeMutex<PeerKind>,
     /// The slot of the request on a balancer's connection.
-    request: Guarded<Option<Slot>>,
+    request: PoisonFreeMutex<Option<Slot>>,
     /// When its peer's credentials were last looked at.
-    checked_at: Guarded<Instant>,
+    checked_at: PoisonFreeMutex<Instant>,
     budget: ConnectionBudget,
     /// Closes the connection at once.
     end: CancellationToken,
@@ -209,9 +209,9 @@ impl ConnectionGuard {
         Self {
             connection,
             pool: pool.clone(),
-            kind: Guarded::new(kind),
-            request: Guarded::default(),
-            checked_at: Guarded::new(Instant::now()),
+            kind: PoisonFreeMutex::new(kind),
+            request: PoisonFreeMutex::default(),
+            checked_at: PoisonFreeMutex::new(Instant::now()),
             budget: pool.unsent.budget(peer),
             end,
             leave: CancellationToken::new(),

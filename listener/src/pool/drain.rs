@@ -16,18 +16,18 @@ use http::{Request, header};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
-use crate::process::guarded::Guarded;
+use crate::process::poison_free_mutex::PoisonFreeMutex;
 
 /// Largest rest to read, in bytes.
 const REST_MAX: u64 = 64 << 10;
 /// Time limit for reading it.
-const PATIENCE: Duration = Duration::from_secs(5);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Largest rest to read after the answer, in bytes, and the time limit for that.
 const LINGER_MAX: u64 = 256 << 20;
 const LINGER: Duration = Duration::from_secs(10);
 
 /// The body, after its handler has dropped it.
-pub(crate) struct UnreadBody(Arc<Guarded<Option<Body>>>);
+pub(crate) struct UnreadBody(Arc<PoisonFreeMutex<Option<Body>>>);
 
 /// Lends the request's body to its handler. Returns an [`UnreadBody`] unless the body is empty or the request has an
 /// `Expect` header.
@@ -35,7 +35,7 @@ pub(crate) fn lend(request: Request<Body>) -> (Request<Body>, Option<UnreadBody>
     if request.body().is_end_stream() || request.headers().contains_key(header::EXPECT) {
         return (request, None);
     }
-    let back = Arc::new(Guarded::new(None));
+    let back = Arc::new(PoisonFreeMutex::new(None));
     let request = request.map(|body| Body::new(LentBody { body, is_over: false, back: Arc::clone(&back) }));
     (request, Some(UnreadBody(back)))
 }
@@ -46,7 +46,7 @@ impl UnreadBody {
         let rest = self.0.lock().take();
         let Some(mut rest) = rest else { return };
         let is_small = rest.size_hint().lower() <= REST_MAX;
-        if is_small && tokio::time::timeout(PATIENCE, skip(&mut rest, REST_MAX)).await == Ok(true) {
+        if is_small && tokio::time::timeout(DRAIN_TIMEOUT, skip(&mut rest, REST_MAX)).await == Ok(true) {
             return;
         }
         tokio::spawn(async move {
@@ -72,7 +72,7 @@ async fn skip(body: &mut Body, most: u64) -> bool {
 struct LentBody {
     body: Body,
     is_over: bool,
-    back: Arc<Guarded<Option<Body>>>,
+    back: Arc<PoisonFreeMutex<Option<Body>>>,
 }
 
 impl HttpBody for LentBody {

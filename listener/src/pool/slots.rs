@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::key::Key;
 
-use crate::process::guarded::Guarded;
+use crate::process::poison_free_mutex::PoisonFreeMutex;
 
 /// What happens to a connection above the limit.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +32,7 @@ pub(crate) struct Slots {
     /// Name of the kind in metrics.
     kind: &'static str,
     bounds: SlotLimits,
-    taken: Arc<Guarded<Occupied>>,
+    taken: Arc<PoisonFreeMutex<Occupied>>,
 }
 
 #[derive(Default)]

@@ -21,7 +21,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use self::unread::{UnreadStreams, WaitingStream};
 use crate::key::Key;
 
-use crate::process::guarded::Guarded;
+use crate::process::poison_free_mutex::PoisonFreeMutex;
 
 /// Bytes passed on at once. One per half minute is 2 kB/s, the slowest peer that is tolerated.
 pub const PIECE: usize = 64 << 10;
@@ -56,7 +56,7 @@ pub struct Waits;
 pub(crate) struct Unsent {
     bounds: Bounds,
     streamed: Arc<Semaphore>,
-    peers: Guarded<HashMap<Key, Weak<PeerBudget>>>,
+    peers: PoisonFreeMutex<HashMap<Key, Weak<PeerBudget>>>,
 }
 
 /// Budget of unsent data for one peer, over all of its connections.
@@ -68,7 +68,7 @@ struct PeerBudget {
 
 impl Unsent {
     pub(crate) fn new(bounds: Bounds) -> Self {
-        Self { bounds, streamed: Arc::new(Semaphore::new(bounds.streamed)), peers: Guarded::default() }
+        Self { bounds, streamed: Arc::new(Semaphore::new(bounds.streamed)), peers: PoisonFreeMutex::default() }
     }
 
     /// Bytes of answers that are still outside of sockets.
@@ -84,7 +84,7 @@ impl Unsent {
             bound: self.bounds.connection,
             connection: Arc::new(Semaphore::new(self.bounds.connection)),
             peer: self.peer_budget(peer),
-            identified: Guarded::default(),
+            identified: PoisonFreeMutex::default(),
             streamed: Arc::clone(&self.streamed),
             unread: Arc::default(),
         }
@@ -125,7 +125,7 @@ pub(crate) struct ConnectionBudget {
     bound: usize,
     connection: Arc<Semaphore>,
     peer: Arc<PeerBudget>,
-    identified: Guarded<Option<Arc<PeerBudget>>>,
+    identified: PoisonFreeMutex<Option<Arc<PeerBudget>>>,
     streamed: Arc<Semaphore>,
     unread: Arc<UnreadStreams>,
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::process::guarded::Guarded;
+use crate::process::poison_free_mutex::PoisonFreeMutex;
 
 /// A stream that waits for its peer to read; dropped when it no longer waits.
 pub(super) struct WaitingStream {
@@ -30,7 +30,7 @@ impl Drop for WaitingStream {
 /// The waiting streams of a connection.
 #[derive(Default)]
 pub(super) struct UnreadStreams {
-    pieces: Guarded<Pieces>,
+    pieces: PoisonFreeMutex<Pieces>,
     /// Signals the first waiting stream.
     some: Notify,
 }

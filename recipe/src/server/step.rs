@@ -19,7 +19,7 @@ use task_spec::{CODEC_METRICS, ServerOptimizer, Solver};
 
 pub use self::failure::{ReadSeek, StepFailure};
 use self::failure::{implausible, unusable};
-use self::mean::{Means, Said, StoredSum};
+use self::mean::{Means, StoredSum, SumResults};
 pub use self::terms::RoundTerms;
 use super::TaskModel;
 
@@ -78,7 +78,7 @@ pub fn step(
     let has_state = state_file.vectors() > 0;
     let steps = Steps { model, means, participants: said.participants, file, base: files.base, state_file, state };
     steps.write(out, slice)?;
-    let Said { participants, metrics, distortion, within_clip } = said;
+    let SumResults { participants, metrics, distortion, within_clip } = said;
     let clip = model.private.as_ref().map(|private| private.next_clip(terms.clip, within_clip));
     let mut metrics = measured(model.metrics.iter().cloned().zip(metrics));
     metrics.extend(distortion.into_iter().flat_map(|distortion| codec_metrics(&distortion, participants)));

@@ -1,8 +1,8 @@
 //! Queues of all models and the threads that compute: a thread that reads requests, for quick batches, or a dedicated
 //! thread. `inference::batcher` forms the batches.
 
-mod asker;
 mod compute;
+mod pending_request;
 mod queues;
 
 use std::sync::{Arc, Condvar, Mutex};
@@ -16,8 +16,8 @@ use tokio::time::Instant;
 
 use super::input::Input;
 use super::meters::QueueMeters;
-use asker::{Answer, Asker};
-pub(crate) use asker::{Compared, Lane, NoAnswer};
+use pending_request::{Answer, PendingRequest};
+pub(crate) use pending_request::{Compared, ModelPair, NoAnswer};
 use queues::{Queue, Queues, Shared};
 
 /// The queues and their threads. Dropping it stops the threads and drops pending requests.
@@ -61,7 +61,7 @@ impl Engine {
             meters: Arc::new(QueueMeters::of(name)),
         };
         let queues = Queues::new(models.iter().map(queue).collect(), threads);
-        let limits = Batcher::<Lane, Asker>::new(batching).limits();
+        let limits = Batcher::<ModelPair, PendingRequest>::new(batching).limits();
         let shared = Arc::new(Shared { queues: Mutex::new(queues), changed: Condvar::new(), began: Instant::now() });
         let start = |number: usize| {
             let shared = Arc::clone(&shared);
@@ -84,7 +84,7 @@ impl Engine {
         let now = self.now();
         let mut queues = self.shared.lock();
         let queue = &mut queues.all[model];
-        if is_to_wait && let Err(full) = queue.batcher.room(1, Asker::is_gone) {
+        if is_to_wait && let Err(full) = queue.batcher.room(1, PendingRequest::is_gone) {
             queue.note_demand(1);
             return Err(full.into());
         }
@@ -97,10 +97,16 @@ impl Engine {
     ///
     /// # Errors
     /// [`NoAnswer`].
-    pub(crate) async fn ask(&self, model: usize, arriving: Option<Arriving<'_>>, lane: &Lane, input: Input) -> Answer {
+    pub(crate) async fn ask(
+        &self,
+        model: usize,
+        arriving: Option<Arriving<'_>>,
+        target: &ModelPair,
+        input: Input,
+    ) -> Answer {
         // A request with many parts would block the thread for as many batches.
-        let is_quick = input.examples() <= self.limits.max_batch && lane.is_quick();
-        let (mut first, others) = self.queue(model, arriving, lane, input, is_quick)?;
+        let is_quick = input.examples() <= self.limits.max_batch && target.is_quick();
+        let (mut first, others) = self.queue(model, arriving, target, input, is_quick)?;
         if is_quick && let Some(answer) = self.attend(model, &mut first).await {
             return answer;
         }
@@ -138,24 +144,24 @@ impl Engine {
         &self,
         model: usize,
         arriving: Option<Arriving<'_>>,
-        lane: &Lane,
+        target: &ModelPair,
         input: Input,
         is_attended: bool,
     ) -> Result<(oneshot::Receiver<Answer>, Vec<oneshot::Receiver<Answer>>), NoAnswer> {
-        let lane = &Lane { length: input.length(), ..lane.clone() };
+        let target = &ModelPair { length: input.length(), ..target.clone() };
         let examples = input.examples();
         let mut ranges = self.limits.parts(examples)?;
         let (answer, first) = oneshot::channel();
         let (mut parts, mut others) = (Vec::with_capacity(1), Vec::new());
         // Nearly every request has one part.
         if examples <= self.limits.max_batch {
-            parts.push((examples, Asker { input, answer }));
+            parts.push((examples, PendingRequest { input, answer }));
         } else {
             let range = ranges.next().unwrap_or_default();
-            parts.push((range.len(), Asker { input: input.part(range), answer }));
+            parts.push((range.len(), PendingRequest { input: input.part(range), answer }));
             for range in ranges {
                 let (answer, receiver) = oneshot::channel();
-                parts.push((range.len(), Asker { input: input.part(range), answer }));
+                parts.push((range.len(), PendingRequest { input: input.part(range), answer }));
                 others.push(receiver);
             }
         }
@@ -165,7 +171,7 @@ impl Engine {
             return Err(NoAnswer::ShuttingDown);
         }
         let queue = &mut queues.all[model];
-        let offered = queue.batcher.offer(now, lane, parts.into_iter(), Asker::is_gone);
+        let offered = queue.batcher.offer(now, target, parts.into_iter(), PendingRequest::is_gone);
         queue.note_demand(if offered.is_err() { count } else { 0 });
         offered?;
         if let Some(mut arriving) = arriving

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use client_sdk::train::Device;
 use inference::Moment;
 use inference::rollout::{Rollout, Verdict};
-use inference::versions::{Held, Placed, Versions, Warm};
+use inference::versions::{LoadedVersion, Placed, Versions, Warm};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -19,11 +19,11 @@ use wire::audit::AuditKey;
 use wire::inspect::RefusedBecause;
 use wire::{Digest, TaskId};
 
-use super::engine::{Engine, Lane};
+use super::engine::{Engine, ModelPair};
 use super::folder::{ModelFolder, State, Unusable};
 use super::meters::{self, AnswerMeters};
 use super::model::{Loaded, Unservable};
-use super::standing::{Refusals, Standing};
+use super::standing::{Refusals, ServingStatus};
 use super::traffic::Traffic;
 pub(super) use back::NotRolledBack;
 
@@ -125,7 +125,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// The version that answers a request.
 pub(crate) struct Chosen {
-    pub(crate) lane: Lane,
+    pub(crate) target: ModelPair,
     pub(crate) sha256: Digest,
 }
 
@@ -212,8 +212,8 @@ impl Served {
     }
 
     /// The state of the versions, for reports.
-    pub(crate) fn standing(&self, now: Moment) -> Standing {
-        Standing::of(&locked(&self.versions), &self.rollout, now, &self.refusals)
+    pub(crate) fn standing(&self, now: Moment) -> ServingStatus {
+        ServingStatus::of(&locked(&self.versions), &self.rollout, now, &self.refusals)
     }
 
     /// A version by its number, or the stable one.
@@ -233,7 +233,7 @@ impl Served {
             None => versions.stable(),
         }?;
         let is_canary = versions.canary().is_some_and(|canary| canary.version == held.version);
-        let beside = versions.stable().filter(|_| is_canary).map(|stable| {
+        let comparison = versions.stable().filter(|_| is_canary).map(|stable| {
             let (served, version) = (Arc::clone(self), held.version);
             let tell: super::engine::Compared = Arc::new(move |canary, stable| {
                 if let Some(watch) = locked(&served.versions).watch(version) {
@@ -242,7 +242,10 @@ impl Served {
             });
             (Arc::clone(&stable.model), tell)
         });
-        Some(Chosen { sha256: held.model.sha256, lane: Lane { model: Arc::clone(&held.model), beside, length: 0 } })
+        Some(Chosen {
+            sha256: held.model.sha256,
+            target: ModelPair { model: Arc::clone(&held.model), comparison, length: 0 },
+        })
     }
 
     /// Records the outcome of a request for the verdict on a canary.
@@ -403,7 +406,7 @@ impl Served {
     }
 
     fn place(&self, version: u32, model: Arc<Loaded>, warm: Warm, engine: &Engine, at_once: bool) {
-        let (name, held) = (&self.name, Held { version, model });
+        let (name, held) = (&self.name, LoadedVersion { version, model });
         let placed = locked(&self.versions).place(held, warm, engine.now(), &self.rollout, at_once);
         self.refusals.forget(version);
         match placed {

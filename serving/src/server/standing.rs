@@ -62,7 +62,7 @@ impl Refusals {
 
 /// The state of a model's versions.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Standing {
+pub(crate) struct ServingStatus {
     /// `None` before a version of the task is ready.
     pub(crate) version: Option<u32>,
     pub(crate) canary: Option<CanaryView>,
@@ -70,7 +70,7 @@ pub(crate) struct Standing {
     pub(crate) refused: Vec<RefusedVersion>,
 }
 
-impl Standing {
+impl ServingStatus {
     /// The current state of these versions.
     pub(crate) fn of<M>(versions: &Versions<M>, rollout: &Rollout, now: Moment, refusals: &Refusals) -> Self {
         let version = versions.stable().filter(|_| !versions.is_former()).map(|held| held.version);
@@ -117,13 +117,13 @@ mod tests {
     #[test]
     fn a_trial_that_goes_on_is_no_news() {
         let canary = |left_ms| Some(CanaryView { version: 4, percent: 20.0, left_ms });
-        let before = Standing { version: Some(3), canary: canary(60_000), refused: Vec::new() };
-        assert!(before.is_like(&Standing { canary: canary(59_000), ..before.clone() }));
+        let before = ServingStatus { version: Some(3), canary: canary(60_000), refused: Vec::new() };
+        assert!(before.is_like(&ServingStatus { canary: canary(59_000), ..before.clone() }));
         let refused = vec![RefusedVersion { version: 4, because: RefusedBecause::Slow }];
         for after in [
-            Standing { canary: None, ..before.clone() },
-            Standing { version: Some(4), ..before.clone() },
-            Standing { refused, ..before.clone() },
+            ServingStatus { canary: None, ..before.clone() },
+            ServingStatus { version: Some(4), ..before.clone() },
+            ServingStatus { refused, ..before.clone() },
         ] {
             assert!(!before.is_like(&after), "{after:?}");
         }

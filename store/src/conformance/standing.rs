@@ -5,7 +5,7 @@ use federation::round::AssignmentState;
 
 use super::sample::{after, collecting, message, participant_id, report, summary};
 use crate::entity::session_message::MessageKind;
-use crate::entity::standing::Standing;
+use crate::entity::standing::ParticipantStatus;
 use crate::{Result, Store};
 
 /// One statement returns round, place, input and the requested message, in the order of the questions.
@@ -30,21 +30,21 @@ pub async fn everybody_asked_for_is_told_in_order(store: &Store) {
                 ];
                 let round = Some(open.clone());
                 let place = Some(AssignmentState::Assigned);
-                let waiting = Standing { round: round.clone(), place, admitted: None, message: None };
+                let waiting = ParticipantStatus { round: round.clone(), place, admitted: None, message: None };
                 let complained = message(open, MessageKind::Complaint, 3).sha256;
                 let sent = message(open, MessageKind::Input, 2).sha256;
                 let expected = [
-                    Standing { message: Some(complained), ..waiting.clone() },
+                    ParticipantStatus { message: Some(complained), ..waiting.clone() },
                     waiting.clone(),
-                    Standing {
+                    ParticipantStatus {
                         place: Some(AssignmentState::Reported),
                         admitted: tx.admitted(key, two).await?,
                         message: Some(sent),
                         round: round.clone(),
                     },
-                    Standing { round, ..Standing::default() },
+                    ParticipantStatus { round, ..ParticipantStatus::default() },
                     waiting.clone(),
-                    Standing::default(),
+                    ParticipantStatus::default(),
                 ];
                 assert!(expected[2].admitted.is_some());
                 assert_eq!(tx.standings(&asked).await?, expected);

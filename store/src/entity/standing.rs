@@ -11,7 +11,7 @@ use crate::transaction::Transaction;
 
 /// Where a participant stands in an attempt.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Standing {
+pub struct ParticipantStatus {
     /// `None` if the attempt does not exist.
     pub round: Option<Round>,
     /// The state of its place; `None` if it is outside the cohort.
@@ -23,7 +23,10 @@ pub struct Standing {
 
 impl Transaction<'_> {
     /// Where each of these participants stands, in the same order, with its message of that kind.
-    pub async fn standings(&mut self, asked: &[(Attempt, ParticipantId, MessageKind)]) -> Result<Vec<Standing>> {
+    pub async fn standings(
+        &mut self,
+        asked: &[(Attempt, ParticipantId, MessageKind)],
+    ) -> Result<Vec<ParticipantStatus>> {
         let rows = (0_u32..)
             .zip(asked)
             .map(|(position, &(attempt, participant, kind))| (position, attempt, participant, kind));
@@ -50,13 +53,13 @@ impl Transaction<'_> {
     }
 
     /// Where one participant stands.
-    pub async fn standing(&mut self, attempt: Attempt, participant: ParticipantId) -> Result<Standing> {
+    pub async fn standing(&mut self, attempt: Attempt, participant: ParticipantId) -> Result<ParticipantStatus> {
         let found = self.standings(&[(attempt, participant, MessageKind::Input)]).await?;
         Ok(found.into_iter().next().unwrap_or_default())
     }
 }
 
-impl FromRow for Standing {
+impl FromRow for ParticipantStatus {
     fn from_row(row: &Row<'_>) -> Result<Self> {
         let is_there = row.get::<Option<u32>>("attempt")?.is_some();
         let has_input = row.get::<Option<Digest>>("sha256")?.is_some();

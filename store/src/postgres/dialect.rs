@@ -7,7 +7,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use crate::error::{Result, StoreError};
 
 /// A statement in PostgreSQL's words.
-pub(super) struct Spelt {
+pub(super) struct DialectSql {
     pub(super) sql: String,
     /// The bound values of each argument, in order.
     pub(super) arguments: Vec<Argument>,
@@ -51,8 +51,8 @@ impl Kind {
 }
 
 /// A statement, spelt once.
-pub(super) fn spell(sql: &'static str) -> Result<&'static Spelt> {
-    static KNOWN: LazyLock<Mutex<HashMap<(usize, usize), &'static Spelt>>> = LazyLock::new(Mutex::default);
+pub(super) fn spell(sql: &'static str) -> Result<&'static DialectSql> {
+    static KNOWN: LazyLock<Mutex<HashMap<(usize, usize), &'static DialectSql>>> = LazyLock::new(Mutex::default);
     let key = (sql.as_ptr().addr(), sql.len());
     if let Some(spelt) = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
         return Ok(spelt);
@@ -62,7 +62,7 @@ pub(super) fn spell(sql: &'static str) -> Result<&'static Spelt> {
     Ok(spelt)
 }
 
-fn spelt(sql: &str) -> Result<Spelt> {
+fn spelt(sql: &str) -> Result<DialectSql> {
     let parts = parts(sql)?;
     let mut arguments = Vec::new();
     for part in &parts {
@@ -104,7 +104,7 @@ fn spelt(sql: &str) -> Result<Spelt> {
             }
         };
     }
-    Ok(Spelt { sql, arguments })
+    Ok(DialectSql { sql, arguments })
 }
 
 impl Argument {

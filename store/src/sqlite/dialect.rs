@@ -14,7 +14,7 @@ pub(super) fn spell(query: Query<'_>) -> Result<Query<'_>> {
     let Query { sql, mut arguments } = query;
     for argument in &mut arguments {
         if matches!(argument, Value::List { .. }) {
-            *argument = json(&Spelt(argument))?.into();
+            *argument = json(&JsonValue(argument))?.into();
         }
     }
     Ok(Query { sql: if sql.contains('{') { known(sql) } else { sql }, arguments })
@@ -71,9 +71,9 @@ fn table_of(notation: &str) -> String {
 }
 
 /// A value in JSON: bytes in hexadecimal digits, rows of one column without a list of their own.
-struct Spelt<'v>(&'v Value<'v>);
+struct JsonValue<'v>(&'v Value<'v>);
 
-impl Serialize for Spelt<'_> {
+impl Serialize for JsonValue<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
         match self.0 {
             Value::Null => to.serialize_unit(),
@@ -81,7 +81,7 @@ impl Serialize for Spelt<'_> {
             Value::Real(number) => to.serialize_f64(*number),
             Value::Text(text) => to.serialize_str(text),
             Value::Blob(bytes) => to.serialize_str(&hex::encode(bytes)),
-            Value::List { width: 0 | 1, values } => to.collect_seq(values.iter().map(Spelt)),
+            Value::List { width: 0 | 1, values } => to.collect_seq(values.iter().map(JsonValue)),
             Value::List { width, values } => to.collect_seq(values.chunks(*width).map(Columns)),
         }
     }
@@ -91,7 +91,7 @@ struct Columns<'v>(&'v [Value<'v>]);
 
 impl Serialize for Columns<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
-        to.collect_seq(self.0.iter().map(Spelt))
+        to.collect_seq(self.0.iter().map(JsonValue))
     }
 }
 
@@ -110,7 +110,8 @@ mod tests {
              FROM (SELECT unhex(value ->> 0) AS id, value ->> 1 AS n FROM json_each(?2)) AS new \
              WHERE id IN (SELECT unhex(value) AS id FROM json_each(?3))"
         );
-        let texts: Vec<_> = query.arguments.iter().map(|value| serde_json::to_string(&Spelt(value)).unwrap()).collect();
+        let texts: Vec<_> =
+            query.arguments.iter().map(|value| serde_json::to_string(&JsonValue(value)).unwrap()).collect();
         assert_eq!(texts, [r#""x""#, r#""[[\"ab01\",5],[\"\",6]]""#, r#""[\"07\"]""#]);
         assert_eq!(
             with_tables("WHERE {carries p.labels ?1}"),

@@ -21,7 +21,7 @@ pub(super) struct Pool {
 
 /// A lent connection; returned when dropped.
 pub(super) struct Loan {
-    held: Option<Held>,
+    held: Option<PooledConnection>,
     /// The transaction that was started, with any outcome.
     begun: Option<Mode>,
     may_block: bool,
@@ -29,7 +29,7 @@ pub(super) struct Loan {
 
 /// A connection in transit: wherever it is dropped, it returns to its pool without a transaction, and before its
 /// permit.
-struct Held {
+struct PooledConnection {
     connection: Option<Connection>,
     pool: Pool,
     _permit: OwnedSemaphorePermit,
@@ -48,18 +48,18 @@ impl Pool {
         if connection.is_none() {
             return Err(StoreError::fault("a permit without a connection"));
         }
-        let held = Held { connection, pool: self.clone(), _permit: permit };
+        let held = PooledConnection { connection, pool: self.clone(), _permit: permit };
         Ok(Loan { held: Some(held), begun: None, may_block: self.may_block })
     }
 }
 
-impl Held {
+impl PooledConnection {
     fn connection(&self) -> Result<&Connection> {
         self.connection.as_ref().ok_or_else(given_back)
     }
 }
 
-impl Drop for Held {
+impl Drop for PooledConnection {
     fn drop(&mut self) {
         if let Some(connection) = self.connection.take() {
             roll_back(&connection);

@@ -39,7 +39,7 @@ pub(super) fn tell_lifetime(output: Output, spent: &LifetimeSpent) {
 
 /// Prints events, and lasting conditions only once.
 #[derive(Default)]
-pub(super) struct Told(Mutex<Last>);
+pub(super) struct EventPrinter(Mutex<Last>);
 
 /// The last printed state.
 #[derive(Default)]
@@ -53,7 +53,7 @@ struct Last {
     is_repeated: bool,
 }
 
-impl Told {
+impl EventPrinter {
     /// Prints an event, unless it repeats the previous state.
     pub(super) fn tell(&self, output: Output, event: &Event) {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -18,7 +18,7 @@ use wire::Digest;
 use wire::audit::AuditKey;
 use zeroize::Zeroizing;
 
-use super::events::{Told, tell_lifetime, tell_spent};
+use super::events::{EventPrinter, tell_lifetime, tell_spent};
 use super::meters::{self, MetricsArgs};
 use super::program::ProgramArgs;
 use super::traces::{Traces, TracesArgs, trace};
@@ -245,7 +245,7 @@ impl Run {
         };
         let journal = journal.open().map_err(|error| failure(&error.into()))?;
         let attributes: Attributes = self.attributes.iter().cloned().collect();
-        let told = Told::default();
+        let told = EventPrinter::default();
         // One that takes part in any task may find one that its table fits.
         let noticed = self.task.is_some().then(|| unfit.clone());
         let mut builder = builder

@@ -129,7 +129,7 @@ static JOBS: Table<HandedOut> = Table::new();
 pub(super) fn hand_out(job: Arc<Job>) -> Result<TributaryJob, TributaryError> {
     let tensors = named(job.tensors())?;
     let (description, analysis) = (no_nul(job.description())?, job.analysis().map(no_nul).transpose()?);
-    let base = job.manner().base().map(|(base, _)| tensors::tensors(base.layout()));
+    let base = job.constraints().base().map(|(base, _)| tensors::tensors(base.layout()));
     let base_tensors = named(base.unwrap_or_default())?;
     Ok(TributaryJob { id: JOBS.put(Arc::new(HandedOut { job, description, analysis, tensors, base_tensors })) })
 }

@@ -6,7 +6,7 @@ use std::ptr::{null, null_mut};
 use std::sync::{Arc, Mutex};
 
 use client_sdk::learning::{Layout, MetricValue, Parameters, TensorSpec};
-use client_sdk::runner::Called;
+use client_sdk::runner::CallbackTrainer;
 use client_sdk::{Cancel, Checkpoints, Purpose, Trained, Trainer as _, TrainerError, TrainingJob, TrainingPlan};
 
 use super::arguments::{array, give, optional, text};
@@ -49,7 +49,7 @@ fn trained(mut train: impl FnMut(TributaryJob) + Send) -> Result<Trained, Traine
         cancel: Cancel::default(),
         checkpoints: Checkpoints::default(),
     };
-    Called::new(3, |job| train(hand_out(Arc::new(Job::new(job, None))).unwrap())).train(&model(), &training)
+    CallbackTrainer::new(3, |job| train(hand_out(Arc::new(Job::new(job, None))).unwrap())).train(&model(), &training)
 }
 
 fn parameters(job: TributaryJob) -> (*mut f32, usize) {

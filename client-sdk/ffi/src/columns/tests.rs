@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use client_sdk::learning::Parameters;
 use client_sdk::models::Architecture;
-use client_sdk::runner::Called;
+use client_sdk::runner::CallbackTrainer;
 use client_sdk::train::{Device, GraphInputs, graph_output};
 use client_sdk::{
     Cancel, Checkpoints, Dataset, ModelTrainer, Purpose, Trained, Trainer as _, TrainerError, TrainingJob, TrainingPlan,
@@ -82,7 +82,7 @@ fn job(architecture: &Value) -> TrainingJob {
 
 /// The participant's result of a job that `app` answers.
 pub(crate) fn trained(architecture: &Value, mut app: impl FnMut(Arc<Job>) + Send) -> Result<Trained, TrainerError> {
-    Called::new(0, |job| app(Arc::new(Job::new(job, None)))).train(&start(architecture), &job(architecture))
+    CallbackTrainer::new(0, |job| app(Arc::new(Job::new(job, None)))).train(&start(architecture), &job(architecture))
 }
 
 /// The first eight examples are trained on, and the next three are held out.

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::app::http_client::{Exchange, HttpClient, HttpHeader, HttpRequest};
-use crate::manner::Purpose;
+use crate::constraints::Purpose;
 use crate::participant::{Next, Participant};
 use crate::tensors::Metric;
 
@@ -157,9 +157,9 @@ fn machine(folder: &Path, coordinator: &Arc<Coordinator>, slice_ms: u64, every_m
 
 /// A machine whose clock skips all waits.
 fn opened(options: String, callbacks: Callbacks) -> Machine {
-    let (builder, _, abilities) = builder(options, callbacks, true).unwrap();
+    let (builder, _, capabilities) = builder(options, callbacks, true).unwrap();
     let driven = builder.clock(Ticking::default()).build_driven().unwrap();
-    Machine { driven, abilities, clock: SystemClock::new(), process: std::process::id() }
+    Machine { driven, capabilities, clock: SystemClock::new(), process: std::process::id() }
 }
 
 /// Ticks, and performs each step, until the task is over, or the process is to die. Asserts that it did not wait.

@@ -10,7 +10,7 @@ use wire::Attributes;
 
 use super::prefetches::RoundTrip;
 use super::tick::Circumstances;
-use super::wanted::Wanted;
+use super::wanted::ModelDownload;
 use crate::clock::{Clock, Now};
 use crate::conditions::{Conditions, DeviceState};
 use crate::identity::Identity;
@@ -263,7 +263,7 @@ impl Driven {
             Action::Send(request) => Input::Response(self.runtime.block_on(transport.send(&request))),
             Action::Fetch { task, model, have, layout } => {
                 let folder = journal.transfers().filter(|_| have.is_empty());
-                self.runtime.block_on(Wanted { task, model, layout }.fetch(&**transport, folder, have))
+                self.runtime.block_on(ModelDownload { task, model, layout }.fetch(&**transport, folder, have))
             }
             Action::Train(work) => {
                 let surroundings = self.around.surroundings.clone();

@@ -16,7 +16,7 @@ use wire::{Attributes, TaskId};
 use super::prefetches::{Answer, Prefetches, RoundTrip};
 use super::spans::Spans;
 use super::tick::Circumstances;
-use super::wanted::Wanted;
+use super::wanted::ModelDownload;
 use crate::clock::Clock;
 use crate::conditions::{Conditions, DeviceState, Unmet};
 use crate::identity::{Certified, Identity};
@@ -37,7 +37,7 @@ use crate::trainer::Trainer;
 use crate::transport::{Traffic, Transport, TransportError};
 
 /// Time for the last requests after a stop.
-const FAREWELL: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Result of a poll.
 #[derive(Debug)]
@@ -124,12 +124,12 @@ impl Participant {
         self.stop();
         let farewell = async {
             loop {
-                if let Progress::Finished(result) = self.poll(FAREWELL).await {
+                if let Progress::Finished(result) = self.poll(SHUTDOWN_TIMEOUT).await {
                     return result;
                 }
             }
         };
-        let ended = tokio::time::timeout(FAREWELL, farewell).await;
+        let ended = tokio::time::timeout(SHUTDOWN_TIMEOUT, farewell).await;
         // Until then it uses parts of the app that the journal depends on, such as a key store. They may be gone once
         // this has returned.
         if let Some(write) = self.running.running.take_if(|running| !running.may_drop) {
@@ -409,7 +409,7 @@ impl Participant {
                 Some(Running { since, ..Running::droppable(answer) })
             }
             Action::Fetch { task, model, have, layout } => {
-                let wanted = Wanted { task, model, layout };
+                let wanted = ModelDownload { task, model, layout };
                 let folder = journal.transfers().filter(|_| have.is_empty());
                 droppable(Box::pin(async move { wanted.fetch(&*transport, folder, have).await }))
             }

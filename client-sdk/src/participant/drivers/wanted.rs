@@ -14,14 +14,14 @@ use crate::participant::states::action::Input;
 use crate::transport::{Download, Transport, TransportError};
 
 /// A model version's file.
-pub(in crate::participant) struct Wanted {
+pub(in crate::participant) struct ModelDownload {
     pub(in crate::participant) task: TaskId,
     pub(in crate::participant) model: ModelRef,
     /// Of the model in it; `None` for the state of an analysis.
     pub(in crate::participant) layout: Option<Arc<Layout>>,
 }
 
-impl Wanted {
+impl ModelDownload {
     /// Fetches the bytes missing after `have`, or after the content of the file in `folder`. The file stays until another
     /// model is requested, so that an app killed during training need not fetch the model again. A file with a wrong digest is removed
     /// at once.

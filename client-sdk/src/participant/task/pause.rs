@@ -14,13 +14,13 @@ pub(in crate::participant) struct Pause(Mutex<Wish>);
 struct Wish {
     /// The grace period after a pause request, and its clock; `None` without a grace period.
     grace: Option<(Arc<dyn Clock>, Duration)>,
-    told: Option<Told>,
+    told: Option<PauseRequest>,
     /// The time ran out before the run saved anything. This is final for the run.
     ran_out: bool,
 }
 
 /// A request to pause, and the training's reaction since.
-struct Told {
+struct PauseRequest {
     /// The time of the request, by the clock of the grace period; `None` if the request was withdrawn, which lifts the
     /// time limit.
     at: Option<Duration>,
@@ -29,7 +29,7 @@ struct Told {
     has_saved: bool,
 }
 
-impl Told {
+impl PauseRequest {
     fn at(moment: Duration) -> Self {
         Self { at: Some(moment), is_known: false, has_saved: false }
     }
@@ -67,14 +67,14 @@ impl Pause {
     pub(in crate::participant) fn tell(&self) {
         let mut wish = self.wish();
         let now = wish.now();
-        wish.told.get_or_insert_with(|| Told::at(now)).at.get_or_insert(now);
+        wish.told.get_or_insert_with(|| PauseRequest::at(now)).at.get_or_insert(now);
     }
 
     /// Withdraws the request. A training that has seen it may still pause, without a time limit.
     pub(in crate::participant) fn take_back(&self) {
         let mut wish = self.wish();
         let known = wish.told.take().filter(|told| told.is_known);
-        wish.told = known.map(|told| Told { at: None, ..told });
+        wish.told = known.map(|told| PauseRequest { at: None, ..told });
     }
 
     /// Whether the training should pause. Called by the training, which knows of the request from then on.
@@ -99,7 +99,7 @@ impl Pause {
         let mut wish = self.wish();
         let now = wish.now();
         let is_to_pause = wish.told.take().is_some_and(|told| told.at.is_some());
-        wish.told = is_to_pause.then(|| Told::at(now));
+        wish.told = is_to_pause.then(|| PauseRequest::at(now));
     }
 
     pub(in crate::participant) fn is_told(&self) -> bool {

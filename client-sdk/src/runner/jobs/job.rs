@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use learning::{Layout, Parameters, Table};
 
-use super::manner::Manner;
+use super::constraints::JobConstraints;
 use super::update::UpdateError;
 use crate::trainer::{Cancel, Purpose, Trained, TrainerError, TrainingJob, is_of_model};
 
@@ -21,8 +21,8 @@ pub struct Job {
     pub parameters: Parameters,
     /// Plan, purpose and context of the training, and its checkpoints.
     pub training: TrainingJob,
-    /// Constraints of the training, or the analysis. Within the app's [`Abilities`](crate::runner::Abilities).
-    pub manner: Manner,
+    /// Constraints of the training, or the analysis. Within the app's [`Capabilities`](crate::runner::Capabilities).
+    pub constraints: JobConstraints,
     /// Accepts the result of this job.
     pub answer: Answer,
 }
@@ -114,7 +114,7 @@ impl Answer {
         self.put(Ok(Answered::Trained(trained)))
     }
 
-    /// Submits this device's rows for an analysis ([`Manner::Analysis`]), with its columns in their order. The rows
+    /// Submits this device's rows for an analysis ([`JobConstraints::Analysis`]), with its columns in their order. The rows
     /// stay on the device; only the result of the analysis on them is sent. A table that does not fit
     /// ([`AnalyticsSpec::check`](learning::AnalyticsSpec::check)) abandons the round, and so do rows for a training
     /// job.

@@ -11,10 +11,10 @@ use wire::Digest;
 use super::*;
 use crate::models::{Architecture, Mlp};
 use crate::personalize::{LocalError, LocalRound, PersonalTensors, Personalizer};
-use crate::runner::{Abilities, Called, Job};
+use crate::runner::{Capabilities, CallbackTrainer, Job};
 use crate::trainer::Trainer;
 
-const ALL: Abilities = Abilities { within: true, adapters: true, analyses: true, base_model: None };
+const ALL: Capabilities = Capabilities { within: true, adapters: true, analyses: true, base_model: None };
 
 #[test]
 fn rows_that_are_none_are_refused() {
@@ -93,11 +93,11 @@ fn different(layout: &Arc<Layout>) -> Parameters {
 }
 
 /// An app that uses the ready models, and the purposes of its jobs.
-fn app(purposes: &mut Vec<Purpose>) -> Called<impl FnMut(Job) + Send> {
-    Called::new(48, |job| {
-        let Job { parameters, training, manner, answer } = job;
+fn app(purposes: &mut Vec<Purpose>) -> CallbackTrainer<impl FnMut(Job) + Send> {
+    CallbackTrainer::new(48, |job| {
+        let Job { parameters, training, constraints, answer } = job;
         purposes.push(training.purpose);
-        answer.finish(train_ready(rows(0..48), None, &parameters, &training, &manner).unwrap()).unwrap();
+        answer.finish(train_ready(rows(0..48), None, &parameters, &training, &constraints).unwrap()).unwrap();
     })
 }
 
@@ -136,7 +136,7 @@ fn with_every_method_a_ready_model_in_jobs_comes_to_what_the_trainer_comes_to_an
         let round = Round::new(personal, &method);
         let without_jobs = round.run(&mut trainer()).unwrap();
         let mut purposes = Vec::new();
-        let in_jobs = round.run(&mut app(&mut purposes).with_abilities(ALL)).unwrap();
+        let in_jobs = round.run(&mut app(&mut purposes).with_capabilities(ALL)).unwrap();
         assert_eq!(in_jobs, without_jobs, "{method:?}");
         assert_eq!(purposes, expected, "{method:?}");
         assert_ne!(in_jobs.0.parameters.values(), round.received.values(), "{method:?}: nothing was trained");
@@ -152,11 +152,11 @@ fn what_an_app_does_not_say_it_can_do_is_refused_before_it_gets_the_job() {
         (&[], lora(AdapterScope::Shared, None), 0, "trains_adapters"),
     ] {
         let other = match option {
-            "trains_within" => Abilities { within: false, ..ALL },
-            _ => Abilities { adapters: false, ..ALL },
+            "trains_within" => Capabilities { within: false, ..ALL },
+            _ => Capabilities { adapters: false, ..ALL },
         };
         let mut purposes = Vec::new();
-        let refused = Round::new(personal, &method).run(&mut app(&mut purposes).with_abilities(other)).unwrap_err();
+        let refused = Round::new(personal, &method).run(&mut app(&mut purposes).with_capabilities(other)).unwrap_err();
         assert!(matches!(&refused, LocalError::Trainer(TrainerError::Refused(_))), "{method:?}: {refused}");
         assert!(refused.to_string().contains(option), "{method:?}: {refused}");
         assert_eq!(purposes.len(), before, "{method:?}");
@@ -170,8 +170,8 @@ fn a_base_that_apps_bring_is_read_from_the_file_that_the_options_name() {
     let round = Round::new(&[], &lora(AdapterScope::Shared, Some(sha256(&file))));
     let path = folder.path().join("base.safetensors");
     let run = |base_model| {
-        let able = Abilities { base_model, ..ALL };
-        round.run(&mut app(&mut Vec::new()).with_abilities(able)).map_err(|error| error.to_string())
+        let able = Capabilities { base_model, ..ALL };
+        round.run(&mut app(&mut Vec::new()).with_capabilities(able)).map_err(|error| error.to_string())
     };
     assert!(run(None).unwrap_err().contains("option `base_model`"));
     assert!(run(Some(path.clone())).unwrap_err().contains("base.safetensors"), "there is no such file");
@@ -182,28 +182,28 @@ fn a_base_that_apps_bring_is_read_from_the_file_that_the_options_name() {
 #[test]
 fn rows_that_are_held_out_say_what_the_shared_model_is_worth_and_change_no_bit_of_it() {
     let (held_out, model) = (rows(100..110), different(&Arc::new(architecture().layout().unwrap())));
-    let train = |held_out, job: &TrainingJob, parameters: &Parameters, manner: &Manner| {
-        train_ready(rows(0..48), held_out, parameters, job, manner)
+    let train = |held_out, job: &TrainingJob, parameters: &Parameters, constraints: &JobConstraints| {
+        train_ready(rows(0..48), held_out, parameters, job, constraints)
     };
     let worth = |model: &Parameters| {
         ModelTrainer::new(rows(0..1), held_out.clone(), Device::Cpu).evaluate(model, &job()).unwrap()
     };
-    let plain = train(None, &job(), &model, &Manner::Free).unwrap();
-    let measured = train(Some(held_out.clone()), &job(), &model, &Manner::Free).unwrap();
+    let plain = train(None, &job(), &model, &JobConstraints::Free).unwrap();
+    let measured = train(Some(held_out.clone()), &job(), &model, &JobConstraints::Free).unwrap();
     assert_eq!(measured.parameters, plain.parameters);
     assert_eq!(measured.metrics, [plain.metrics.clone(), worth(&model)].concat());
     assert_eq!(measured.metrics.iter().filter(|(name, _)| name == "loss" || name == "accuracy").count(), 2);
     let own = TrainingJob { purpose: Purpose::Own, ..job() };
-    assert_eq!(train(Some(held_out.clone()), &own, &model, &Manner::Free).unwrap(), plain);
+    assert_eq!(train(Some(held_out.clone()), &own, &model, &JobConstraints::Free).unwrap(), plain);
     // For adapters, the adapted model.
     let patterns = learning::Patterns::new(vec!["fc*.weight".into()]).unwrap();
     let adapters = learning::Adapters::new(model.layout(), &patterns, 2, None).unwrap();
     let start = different(adapters.layout());
     let merged = adapters.merge(&model, &start).unwrap();
-    let manner = Manner::Adapters { base: model.clone(), adapters };
-    let measured = train(Some(held_out.clone()), &job(), &start, &manner).unwrap();
+    let constraints = JobConstraints::Adapters { base: model.clone(), adapters };
+    let measured = train(Some(held_out.clone()), &job(), &start, &constraints).unwrap();
     assert!(measured.metrics.ends_with(&worth(&merged)), "{:?}", measured.metrics);
     // Rows that do not fit fail before training.
     let wide = labelled(vec![0.0; 6], vec![0; 2], 3).unwrap();
-    assert!(train(Some(wide), &job(), &model, &Manner::Free).is_err());
+    assert!(train(Some(wide), &job(), &model, &JobConstraints::Free).is_err());
 }

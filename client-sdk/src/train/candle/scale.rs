@@ -14,7 +14,7 @@ pub(in crate::train) struct LossScale {
 
 impl LossScale {
     /// Number of consecutive steps without overflow after which it doubles.
-    const PATIENCE: u32 = 2000;
+    const GROWTH_INTERVAL: u32 = 2000;
     /// Beyond this the scaled loss itself would overflow.
     const MOST: f64 = 65_536.0;
 
@@ -33,7 +33,7 @@ impl LossScale {
             return StepResult::Skipped;
         }
         *steps += 1;
-        if *steps == Self::PATIENCE {
+        if *steps == Self::GROWTH_INTERVAL {
             (self.factor, *steps) = ((self.factor * 2.0).min(Self::MOST), 0);
         }
         StepResult::Taken

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use federation::id::{Digest, ParticipantId};
 use federation::time::Timestamp;
-use listener::Guarded;
+use listener::PoisonFreeMutex;
 use store::Store;
 
 /// How long a cached lookup is valid; a change by this process takes effect at once.
@@ -16,7 +16,7 @@ const REMEMBERED_MAX: usize = 100_000;
 /// Cache of certificates, to spare each poll a database query for its participant.
 pub(crate) struct Identities {
     /// `None` if another process may revoke or replace certificates: each request then queries the database.
-    cache: Option<Guarded<IdentityCache>>,
+    cache: Option<PoisonFreeMutex<IdentityCache>>,
 }
 
 #[derive(Default)]
@@ -36,7 +36,7 @@ pub(super) struct CertificateOwner {
 
 impl Identities {
     pub(crate) fn new(store: &Store) -> Self {
-        Self { cache: (!store.is_shared()).then(Guarded::default) }
+        Self { cache: (!store.is_shared()).then(PoisonFreeMutex::default) }
     }
 
     /// The cached owner of a certificate, and the generation for [`Identities::remember`].

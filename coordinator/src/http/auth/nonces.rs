@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use federation::id::Digest;
 use federation::time::Timestamp;
-use listener::Guarded;
+use listener::PoisonFreeMutex;
 use wire::signature::WINDOW;
 
 /// Maximum validity of a signed request: from the earliest allowed arrival to its expiry.
@@ -16,7 +16,7 @@ const GENERATION_MAX: usize = 500_000;
 
 /// Nonces recently seen by this process.
 #[derive(Default)]
-pub(crate) struct Nonces(Guarded<Generations>);
+pub(crate) struct Nonces(PoisonFreeMutex<Generations>);
 
 #[derive(Default)]
 struct Generations {

@@ -5,14 +5,14 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use federation::time::Timestamp;
-use listener::{Guarded, Key};
+use listener::{Key, PoisonFreeMutex};
 
 /// Interval between log entries about the same token or account.
 const EVERY: Duration = Duration::from_secs(60);
 
 /// When each was last logged. Bounded by the number of tokens and of accounts verified by the provider.
 #[derive(Default)]
-pub(crate) struct Refusals(Guarded<HashMap<Key, Timestamp>>);
+pub(crate) struct Refusals(PoisonFreeMutex<HashMap<Key, Timestamp>>);
 
 impl Refusals {
     /// Whether a rejection should be logged now.

@@ -24,9 +24,9 @@ const BATCH_SPANS: usize = 512;
 /// How long to collect spans for an incomplete request.
 const GATHER: Duration = Duration::from_secs(1);
 /// Timeout of one request.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum time for the remaining spans when the process stops.
-const FAREWELL: Duration = Duration::from_secs(3);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Reasons why spans cannot be sent.
 #[derive(Debug, thiserror::Error)]
@@ -85,7 +85,7 @@ impl Collector {
         let mut builder = reqwest::Client::builder()
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
-            .timeout(PATIENCE)
+            .timeout(REQUEST_TIMEOUT)
             .default_headers(parse(headers)?)
             .user_agent(concat!("tributary/", env!("CARGO_PKG_VERSION")));
         if let Some(file) = authority {
@@ -132,7 +132,7 @@ impl Collector {
                     batch.clear();
                 }
             };
-            let _ = tokio::time::timeout(FAREWELL, farewell).await;
+            let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, farewell).await;
         };
         (queue, sending)
     }

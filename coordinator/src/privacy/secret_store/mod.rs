@@ -9,7 +9,7 @@ mod folder;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use listener::Guarded;
+use listener::PoisonFreeMutex;
 use store::Result;
 use zeroize::Zeroizing;
 
@@ -21,7 +21,7 @@ use self::folder::FileFolder;
 pub(crate) enum SecretStore {
     Folder(FileFolder),
     Bucket(BucketFolder),
-    Memory(Guarded<BTreeMap<String, Bytes>>),
+    Memory(PoisonFreeMutex<BTreeMap<String, Bytes>>),
 }
 
 impl SecretStore {
@@ -31,7 +31,7 @@ impl SecretStore {
     }
 
     pub(crate) fn in_memory() -> Self {
-        Self::Memory(Guarded::default())
+        Self::Memory(PoisonFreeMutex::default())
     }
 
     /// Reads a file; `None` if missing.

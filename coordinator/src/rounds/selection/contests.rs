@@ -10,7 +10,7 @@ use std::time::Duration;
 use federation::id::Attempt;
 use federation::round::RoundState;
 use federation::time::Timestamp;
-use listener::Guarded;
+use listener::PoisonFreeMutex;
 use store::entity::open_task::SelectingRound;
 use store::{Store, StoreError, Transaction};
 
@@ -22,7 +22,7 @@ const KNOWN_FOR: Duration = Duration::from_secs(1);
 /// Cache of whether each round can be filled, for [`KNOWN_FOR`] after the count.
 #[derive(Default)]
 pub(crate) struct Contests {
-    known: Guarded<HashMap<Attempt, (Timestamp, bool)>>,
+    known: PoisonFreeMutex<HashMap<Attempt, (Timestamp, bool)>>,
     /// Held during a count, so that concurrent callers share it.
     counting: tokio::sync::Mutex<()>,
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use federation::id::{Attempt, TaskId};
-use listener::Guarded;
+use listener::PoisonFreeMutex;
 use store::entity::open_task::SelectingRound;
 use store::entity::task::TaskRow;
 use store::{Store, StoreError};
@@ -15,7 +15,7 @@ use crate::rounds::proximal::ProximalSchedule;
 
 /// Cache of the invitation to each task's current attempt, needed by every participant of the round. Its inputs are immutable.
 #[derive(Default)]
-pub(crate) struct Invitations(Guarded<HashMap<TaskId, Invitation>>);
+pub(crate) struct Invitations(PoisonFreeMutex<HashMap<TaskId, Invitation>>);
 
 impl Invitations {
     /// The invitation to a selecting round.

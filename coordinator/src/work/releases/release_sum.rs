@@ -31,7 +31,7 @@ use crate::work::engine::lease::Lease;
 use crate::work::engine::plan::{InputSize, chunk};
 use crate::work::engine::situation::Situation;
 use crate::work::shred::destroy_keys_of_an_end;
-use crate::work::summing::streams::{Held, NewBlob, making};
+use crate::work::summing::streams::{Buffering, NewBlob, making};
 use crate::work::summing::sum_chunk::read_inputs;
 use crate::work::summing::sums::{SlicedSum, Slices, SumCache, blocking, sum_up};
 use crate::work::traced::trace_sum;
@@ -113,7 +113,7 @@ async fn release(
     } else {
         let header = SumHeader::new(slices.words(), slices.modulus_bits(), participants);
         let header = header.map_err(StepError::unworkable)?;
-        let held = Held::of(slices, header.stored_bytes());
+        let held = Buffering::of(slices, header.stored_bytes());
         let (measured, [blob]) = making(&env.blobs, [held], move |[out]| {
             out.write_all(&header.to_bytes()).map_err(StoreError::from)?;
             let write = |noised: NoisedSum| Ok(noised.write_words(out).map_err(StoreError::from)?);

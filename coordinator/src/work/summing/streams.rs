@@ -23,14 +23,14 @@ const WAITING: usize = 2;
 
 /// How much of a blob is in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::work) enum Held {
+pub(in crate::work) enum Buffering {
     /// All of it, about this many bytes: the result of one slice is small, and stored by one request.
     Whole(usize),
     /// A few pieces.
     Pieces,
 }
 
-impl Held {
+impl Buffering {
     /// For a blob of about this many bytes, produced in these slices.
     pub(in crate::work) fn of(slices: Slices, bytes: usize) -> Self {
         if slices.is_one() { Self::Whole(bytes) } else { Self::Pieces }
@@ -93,11 +93,11 @@ impl NewBlob {
 }
 
 /// A channel for a blob: the thread writes to the first end, and the step reads from the second.
-pub(in crate::work) fn pieces(held: Held) -> (Outgoing, Incoming) {
+pub(in crate::work) fn pieces(held: Buffering) -> (Outgoing, Incoming) {
     let (to, from) = mpsc::channel(WAITING);
     let (piece, held) = match held {
-        Held::Whole(about) => (usize::MAX, Vec::with_capacity(about)),
-        Held::Pieces => (PIECE, Vec::new()),
+        Buffering::Whole(about) => (usize::MAX, Vec::with_capacity(about)),
+        Buffering::Pieces => (PIECE, Vec::new()),
     };
     (Outgoing { to, piece, held }, Incoming(from))
 }
@@ -126,7 +126,7 @@ impl Incoming {
 /// Errors of the blob store; otherwise those of `work`.
 pub(in crate::work) async fn making<T, E, const N: usize>(
     blobs: &Arc<dyn BlobStore>,
-    held: [Held; N],
+    held: [Buffering; N],
     work: impl FnOnce([&mut Outgoing; N]) -> Result<T, E> + Send + 'static,
 ) -> Result<(T, [NewBlob; N]), E>
 where
@@ -192,22 +192,22 @@ mod tests {
                 .try_for_each(|chunk| out.write_all(chunk))
                 .map_err(|error| StoreError::from(error).into())
         };
-        for held in [Held::Whole(10), Held::Pieces] {
+        for held in [Buffering::Whole(10), Buffering::Pieces] {
             let copy = bytes.clone();
-            let made = making(blobs, [held, Held::Pieces], move |[first, second]| {
+            let made = making(blobs, [held, Buffering::Pieces], move |[first, second]| {
                 write(first, &copy)?;
                 write(second, &copy[..3])?;
                 Ok::<_, StepError>(copy.len())
             });
             let (length, [first, second]) = made.await.unwrap();
-            assert_eq!((length, matches!(first, NewBlob::Written(_))), (bytes.len(), held == Held::Pieces));
+            assert_eq!((length, matches!(first, NewBlob::Written(_))), (bytes.len(), held == Buffering::Pieces));
             let (digest, size) = first.store(blobs).await.unwrap();
             assert!(size == bytes.len() as u64 && blobs.get(digest).await.unwrap() == bytes);
             let (digest, size) = second.store(blobs).await.unwrap();
             assert!(size == 3 && blobs.get(digest).await.unwrap() == bytes[..3]);
         }
         let before = blobs.list(Duration::ZERO).await.unwrap().len();
-        let failed = making(blobs, [Held::Pieces], move |[out]| {
+        let failed = making(blobs, [Buffering::Pieces], move |[out]| {
             write(out, &bytes)?;
             Err::<(), _>(StepError::Stopped("here"))
         });

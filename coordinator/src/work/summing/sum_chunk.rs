@@ -9,7 +9,7 @@ use store::StoreError;
 use store::entity::admitted::Admitted;
 use store::entity::partial_sum::PartialSum;
 
-use super::streams::{Held, making};
+use super::streams::{Buffering, making};
 use super::sums::{Slices, SumCache, sum_up};
 use crate::observe::During;
 use crate::work::close_phase::fail_round;
@@ -53,7 +53,7 @@ async fn fold(
     }
     let slices = Slices::of(model, &env.config);
     let mut sum = sum_up(env, cache, model, slices, before.as_ref(), &inputs).await?;
-    let held = Held::of(slices, packed_len(slices.words(), model.modulus));
+    let held = Buffering::of(slices, packed_len(slices.words(), model.modulus));
     let (only, [blob]) = making(&env.blobs, [held], move |[out]| {
         let mut only = None;
         while let Some((_, mut slice)) = sum.next()? {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use aggregation::{Accumulator, AggregationError, Aggregator, Shape};
 use federation::id::{Attempt, Digest};
 use learning::UpdateCodec;
-use listener::Guarded;
+use listener::PoisonFreeMutex;
 use secure_agg::modular::Modulus;
 use secure_agg::packing::packed_len;
 use store::entity::admitted::Admitted;
@@ -106,7 +106,7 @@ impl Slices {
 
 /// Stored sums available for further addition.
 #[derive(Default)]
-pub(in crate::work) struct SumCache(Guarded<HashMap<Attempt, (Digest, Sum)>>);
+pub(in crate::work) struct SumCache(PoisonFreeMutex<HashMap<Attempt, (Digest, Sum)>>);
 
 impl SumCache {
     /// Takes the cached sum stored as `partial`.

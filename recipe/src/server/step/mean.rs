@@ -48,7 +48,7 @@ impl<'a> StoredSum<'a> {
 }
 
 /// The results of a sum in addition to the values of its mean.
-pub(super) struct Said {
+pub(super) struct SumResults {
     pub(super) participants: u32,
     /// In the order of the task's metrics.
     pub(super) metrics: Vec<MetricValue>,
@@ -80,13 +80,17 @@ impl<'m, 'f> Means<'m, 'f> {
         model: &'m TaskModel,
         terms: &RoundTerms,
         mut sum: StoredSum<'f>,
-    ) -> Result<(Self, Said), StepFailure> {
+    ) -> Result<(Self, SumResults), StepFailure> {
         let participants = sum.header.participants();
         if participants == 0 && model.private.is_none() {
             return Err(implausible("a sum of nobody, without noise, says nothing"));
         }
-        let plain =
-            |tail: SumTail, distortion| Said { participants, metrics: tail.metrics, distortion, within_clip: None };
+        let plain = |tail: SumTail, distortion| SumResults {
+            participants,
+            metrics: tail.metrics,
+            distortion,
+            within_clip: None,
+        };
         let mut weight = 0;
         let (values, mut said) = match (model.robust.and_then(|robust| robust.groups), &model.codec) {
             (Some(groups), _) => {
@@ -106,7 +110,7 @@ impl<'m, 'f> Means<'m, 'f> {
                     let decoded = codec.decode(&sum.whole()?, &terms.codec.0).map_err(implausible)?;
                     weight = decoded.mean.weight;
                     let metrics = decoded.mean.metrics;
-                    let said = Said { participants, metrics, distortion: decoded.distortion, within_clip: None };
+                    let said = SumResults { participants, metrics, distortion: decoded.distortion, within_clip: None };
                     (Values::Whole(decoded.mean.delta), said)
                 }
             },
@@ -117,7 +121,7 @@ impl<'m, 'f> Means<'m, 'f> {
                     0 => None,
                     _ => decoder.within_clip(sum.tail(codec.value_words())?.words()).map_err(implausible)?,
                 };
-                let said = Said { participants, metrics: Vec::new(), distortion: None, within_clip };
+                let said = SumResults { participants, metrics: Vec::new(), distortion: None, within_clip };
                 (Values::Private { codec, clip: terms.clip, rotation, decoder }, said)
             }
             (None, UpdateCodec::Sums(_)) => return Err(implausible("the sum of an analysis is no mean")),

@@ -13,7 +13,7 @@ use wire::route;
 
 use crate::server::served::Served;
 use crate::server::shared::Serving;
-use crate::server::standing::Standing;
+use crate::server::standing::ServingStatus;
 
 /// Interval at which changes are detected.
 const LOOK: Duration = Duration::from_secs(1);
@@ -22,7 +22,7 @@ const EVERY: Duration = Duration::from_secs(30);
 /// Pause after a coordinator rejects reports, for example because it is an older release.
 const REFUSED: Duration = Duration::from_secs(600);
 /// Timeout of a report, and of the last one at shutdown.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const LEAVING: Duration = Duration::from_secs(2);
 /// Maximum number of letters of the host name in a server's name.
 const HOST_MAX: usize = 120;
@@ -37,7 +37,7 @@ pub(in crate::server) async fn tell(
 ) {
     let (mut since, mut due) = (Instant::now(), Instant::now());
     // The last report and where it may be listed, and whether the last report was rejected.
-    let mut told: Option<Standing> = None;
+    let mut told: Option<ServingStatus> = None;
     let mut place: Option<String> = None;
     let mut is_failing = false;
     while stop.run_until_cancelled(tokio::time::sleep(LOOK)).await.is_some() {
@@ -59,9 +59,9 @@ pub(in crate::server) async fn tell(
             desired_replicas: serving.desired(),
         };
         let path: &str = place.insert(path(&served, &name));
-        let sent = tokio::time::timeout(PATIENCE, server.put(path, &report));
+        let sent = tokio::time::timeout(REQUEST_TIMEOUT, server.put(path, &report));
         let Some(answer) = stop.run_until_cancelled(sent).await else { break };
-        let late = |_| Err(Failure::new(Exit::Connection, format!("no answer within {} s", PATIENCE.as_secs())));
+        let late = |_| Err(Failure::new(Exit::Connection, format!("no answer within {} s", REQUEST_TIMEOUT.as_secs())));
         match answer.unwrap_or_else(late) {
             Ok(()) => {
                 served.traffic.told(&counted);

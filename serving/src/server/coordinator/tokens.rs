@@ -27,7 +27,7 @@ const UNKNOWN: Duration = Duration::from_secs(5);
 const AWAY: Duration = Duration::from_secs(5);
 const BUSY: Duration = Duration::from_secs(1);
 /// Timeout of a check. After it the coordinator counts as unreachable.
-const PATIENCE: Duration = Duration::from_secs(2);
+const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum number of unknown tokens checked in parallel.
 const STRANGERS: usize = 8;
 /// Average interval between checks of unknown tokens, and the maximum backlog, which allows bursts.
@@ -38,7 +38,7 @@ const REMEMBERED: usize = 10_000;
 
 /// The coordinator's answer about a token.
 #[derive(Debug)]
-enum Word {
+enum CheckResult {
     Bearer(BearerView),
     Unknown,
     /// The coordinator is unreachable or fails.
@@ -47,7 +47,7 @@ enum Word {
     Busy,
 }
 
-impl Word {
+impl CheckResult {
     fn of(told: Result<BearerView, Failure>) -> Self {
         let failure = match told {
             Ok(bearer) => return Self::Bearer(bearer),
@@ -65,7 +65,7 @@ impl Word {
 }
 
 #[derive(Clone, Debug)]
-enum Said {
+enum CachedAnswer {
     Nothing,
     Unknown,
     Bearer(BearerView),
@@ -73,8 +73,8 @@ enum Said {
 
 /// The cached state of a token.
 #[derive(Clone, Debug)]
-struct Known {
-    said: Said,
+struct CachedToken {
+    said: CachedAnswer,
     /// Expiry of the cached answer.
     counts: Instant,
     /// Earliest time of the next check.
@@ -85,7 +85,7 @@ struct Known {
 
 /// The decision that follows from the cached state.
 #[derive(Debug)]
-enum Standing {
+enum TokenState {
     Counts {
         bearer: BearerView,
         /// The answer is valid, but should be revalidated for later requests.
@@ -97,40 +97,44 @@ enum Standing {
     Ask,
 }
 
-impl Known {
+impl CachedToken {
     fn new(now: Instant) -> Self {
-        Self { said: Said::Nothing, counts: now, again: now, asking: Arc::default() }
+        Self { said: CachedAnswer::Nothing, counts: now, again: now, asking: Arc::default() }
     }
 
-    fn standing(&self, now: Instant) -> Standing {
+    fn standing(&self, now: Instant) -> TokenState {
         match &self.said {
-            Said::Bearer(bearer) if now < self.counts => {
-                Standing::Counts { bearer: bearer.clone(), is_due: now >= self.again }
+            CachedAnswer::Bearer(bearer) if now < self.counts => {
+                TokenState::Counts { bearer: bearer.clone(), is_due: now >= self.again }
             }
-            Said::Unknown if now < self.counts => Standing::Unknown,
-            Said::Bearer(_) | Said::Unknown | Said::Nothing if now < self.again => Standing::Unjudged,
-            Said::Bearer(_) | Said::Unknown | Said::Nothing => Standing::Ask,
+            CachedAnswer::Unknown if now < self.counts => TokenState::Unknown,
+            CachedAnswer::Bearer(_) | CachedAnswer::Unknown | CachedAnswer::Nothing if now < self.again => {
+                TokenState::Unjudged
+            }
+            CachedAnswer::Bearer(_) | CachedAnswer::Unknown | CachedAnswer::Nothing => TokenState::Ask,
         }
     }
 
-    fn hear(&mut self, word: Word, now: Instant) {
+    fn hear(&mut self, word: CheckResult, now: Instant) {
         match word {
-            Word::Bearer(bearer) => {
-                (self.said, self.counts, self.again) = (Said::Bearer(bearer), now + COUNTS, now + REFRESH);
+            CheckResult::Bearer(bearer) => {
+                (self.said, self.counts, self.again) = (CachedAnswer::Bearer(bearer), now + COUNTS, now + REFRESH);
             }
-            Word::Unknown => (self.said, self.counts, self.again) = (Said::Unknown, now + UNKNOWN, now + UNKNOWN),
-            Word::Away => {
+            CheckResult::Unknown => {
+                (self.said, self.counts, self.again) = (CachedAnswer::Unknown, now + UNKNOWN, now + UNKNOWN)
+            }
+            CheckResult::Away => {
                 self.again = now + AWAY;
                 if !self.is_stranger() {
                     self.counts = now + COUNTS;
                 }
             }
-            Word::Busy => self.again = now + BUSY,
+            CheckResult::Busy => self.again = now + BUSY,
         }
     }
 
     fn is_stranger(&self) -> bool {
-        !matches!(self.said, Said::Bearer(_))
+        !matches!(self.said, CachedAnswer::Bearer(_))
     }
 }
 
@@ -139,7 +143,7 @@ type Key = [u8; 32];
 /// Verifies tokens with the coordinator.
 pub(in crate::server) struct Tokens {
     server: Server,
-    known: Mutex<BTreeMap<Key, Known>>,
+    known: Mutex<BTreeMap<Key, CachedToken>>,
     strangers: Semaphore,
     /// Time of the next check of an unknown token.
     turn: Mutex<Instant>,
@@ -160,16 +164,16 @@ impl Tokens {
         let secret = secret.ok_or_else(missing)?;
         let key = sha256(secret.as_bytes()).0;
         let mut known = self.known(&key);
-        if matches!(known.standing(Instant::now()), Standing::Ask) {
+        if matches!(known.standing(Instant::now()), TokenState::Ask) {
             let _alone = Arc::clone(&known.asking).lock_owned().await;
             // Another request may have checked the token in the meantime.
             known = self.known(&key);
-            if matches!(known.standing(Instant::now()), Standing::Ask) {
+            if matches!(known.standing(Instant::now()), TokenState::Ask) {
                 known = self.ask(key, &known, self.server.bearing(secret)).await?;
             }
         }
         match known.standing(Instant::now()) {
-            Standing::Counts { bearer, is_due } => {
+            TokenState::Counts { bearer, is_due } => {
                 if is_due && let Ok(alone) = Arc::clone(&known.asking).try_lock_owned() {
                     let (tokens, server) = (Arc::clone(self), self.server.bearing(secret));
                     tokio::spawn(async move {
@@ -180,10 +184,10 @@ impl Tokens {
                 }
                 unexpired(bearer, SystemClock::new().now().wall).map_err(|problem| *problem)
             }
-            Standing::Unknown => {
+            TokenState::Unknown => {
                 Err(Problem::new(ProblemType::Unauthenticated, "the token is not known, or counts no more"))
             }
-            Standing::Unjudged | Standing::Ask => {
+            TokenState::Unjudged | TokenState::Ask => {
                 let detail = "the token cannot be judged now: the coordinator is away, or busy; try again later";
                 Err(Problem::new(ProblemType::Unavailable, detail))
             }
@@ -194,7 +198,7 @@ impl Tokens {
     ///
     /// # Errors
     /// Too many unknown tokens are being checked.
-    async fn ask(&self, key: Key, known: &Known, server: Server) -> Result<Known, Problem> {
+    async fn ask(&self, key: Key, known: &CachedToken, server: Server) -> Result<CachedToken, Problem> {
         let asked = server.get::<BearerView>(route::OPERATOR_TOKEN, &[]);
         let told = if known.is_stranger() {
             let crowded = || {
@@ -203,13 +207,13 @@ impl Tokens {
             if !self.has_turn(Instant::now()) {
                 return Err(crowded());
             }
-            let permit = tokio::time::timeout(PATIENCE, self.strangers.acquire()).await;
+            let permit = tokio::time::timeout(CHECK_TIMEOUT, self.strangers.acquire()).await;
             let _permit = permit.map_err(|_| crowded())?;
-            tokio::time::timeout(PATIENCE, asked).await
+            tokio::time::timeout(CHECK_TIMEOUT, asked).await
         } else {
-            tokio::time::timeout(PATIENCE, asked).await
+            tokio::time::timeout(CHECK_TIMEOUT, asked).await
         };
-        let late = |_| Err(Failure::new(Exit::Connection, format!("no answer within {} s", PATIENCE.as_secs())));
+        let late = |_| Err(Failure::new(Exit::Connection, format!("no answer within {} s", CHECK_TIMEOUT.as_secs())));
         let told = told.unwrap_or_else(late);
         if let Err(failure) = &told {
             tracing::debug!("a token is not judged, or not known: {}", failure.detail);
@@ -218,7 +222,7 @@ impl Tokens {
         let mut all = self.lock();
         // The cache entry may have been dropped in the meantime.
         let heard = all.entry(key).or_insert_with(|| known.clone());
-        heard.hear(Word::of(told), now);
+        heard.hear(CheckResult::of(told), now);
         Ok(heard.clone())
     }
 
@@ -233,7 +237,7 @@ impl Tokens {
         is_admitted
     }
 
-    fn known(&self, key: &Key) -> Known {
+    fn known(&self, key: &Key) -> CachedToken {
         let mut all = self.lock();
         if all.len() >= REMEMBERED && !all.contains_key(key) {
             all.retain(|_, known| !known.is_stranger());
@@ -241,10 +245,10 @@ impl Tokens {
                 all.clear();
             }
         }
-        all.entry(*key).or_insert_with(|| Known::new(Instant::now())).clone()
+        all.entry(*key).or_insert_with(|| CachedToken::new(Instant::now())).clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Known>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, CachedToken>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -280,8 +284,8 @@ mod tests {
     async fn a_silent_coordinator_holds_nobody_up_whom_it_knew() {
         let (tokens, _listener) = of_a_silent_coordinator().await;
         let key = sha256(b"secret").0;
-        let mut known = Known::new(Instant::now());
-        known.hear(Word::Bearer(bearer()), Instant::now());
+        let mut known = CachedToken::new(Instant::now());
+        known.hear(CheckResult::Bearer(bearer()), Instant::now());
         tokens.lock().insert(key, known);
         let took = async || {
             let began = Instant::now();
@@ -292,7 +296,7 @@ mod tests {
         assert_eq!(took().await, Duration::ZERO, "it is asked for those who come later");
         tokio::time::sleep(10 * COUNTS).await;
         let first = took().await;
-        assert!(first >= PATIENCE && first < 2 * PATIENCE, "{first:?}");
+        assert!(first >= CHECK_TIMEOUT && first < 2 * CHECK_TIMEOUT, "{first:?}");
         for _ in 0..60 {
             tokio::time::sleep(Duration::from_secs(1)).await;
             assert_eq!(took().await, Duration::ZERO);
@@ -300,9 +304,9 @@ mod tests {
         let began = Instant::now();
         let (one, other) = tokio::join!(tokens.judge(Some("other")), tokens.judge(Some("other")));
         assert_eq!((one.unwrap_err().status, other.unwrap_err().status), (503, 503));
-        assert!(began.elapsed() < 2 * PATIENCE, "it is asked once");
+        assert!(began.elapsed() < 2 * CHECK_TIMEOUT, "it is asked once");
         assert_eq!(tokens.judge(Some("other")).await.unwrap_err().status, 503);
-        assert!(began.elapsed() < 2 * PATIENCE, "and not again at once");
+        assert!(began.elapsed() < 2 * CHECK_TIMEOUT, "and not again at once");
     }
 
     #[tokio::test(start_paused = true)]
@@ -320,30 +324,30 @@ mod tests {
         let refused = |status: u16| {
             let mut failure = Failure::new(Exit::Unavailable, "refused");
             failure.more.status = Some(status);
-            Word::of(Err(failure))
+            CheckResult::of(Err(failure))
         };
         for (word, is_away) in [
-            (Word::of(Err(Failure::new(Exit::Connection, "no answer"))), true),
+            (CheckResult::of(Err(Failure::new(Exit::Connection, "no answer"))), true),
             (refused(500), true),
             (refused(503), true),
             (refused(429), false),
             (refused(404), false),
         ] {
             let told = format!("{word:?}");
-            let (mut known, now) = (Known::new(Instant::now()), Instant::now());
-            known.hear(Word::Bearer(bearer()), now);
+            let (mut known, now) = (CachedToken::new(Instant::now()), Instant::now());
+            known.hear(CheckResult::Bearer(bearer()), now);
             known.hear(word, now + 29 * second);
-            assert!(matches!(known.standing(now + 29 * second), Standing::Counts { .. }), "{told}");
+            assert!(matches!(known.standing(now + 29 * second), TokenState::Counts { .. }), "{told}");
             let later = known.standing(now + 31 * second);
-            assert_eq!(matches!(later, Standing::Counts { .. }), is_away, "{told}: {later:?}");
+            assert_eq!(matches!(later, TokenState::Counts { .. }), is_away, "{told}: {later:?}");
         }
-        let (mut known, now) = (Known::new(Instant::now()), Instant::now());
-        known.hear(Word::Bearer(bearer()), now);
+        let (mut known, now) = (CachedToken::new(Instant::now()), Instant::now());
+        known.hear(CheckResult::Bearer(bearer()), now);
         known.hear(refused(429), now + 40 * second);
-        assert!(matches!(known.standing(now + 40 * second), Standing::Unjudged));
-        assert!(matches!(known.standing(now + 41 * second), Standing::Ask));
+        assert!(matches!(known.standing(now + 40 * second), TokenState::Unjudged));
+        assert!(matches!(known.standing(now + 41 * second), TokenState::Ask));
         known.hear(refused(401), now + 41 * second);
-        assert!(matches!(known.standing(now + 42 * second), Standing::Unknown));
+        assert!(matches!(known.standing(now + 42 * second), TokenState::Unknown));
     }
 
     #[tokio::test(start_paused = true)]
@@ -352,8 +356,8 @@ mod tests {
         let ends = |end: Timestamp| BearerView { expires_at: Some(end), ..bearer() };
         for (secret, end, refused) in [("past", Timestamp(1), Some(401)), ("2096", Timestamp(4_000_000_000_000), None)]
         {
-            let mut known = Known::new(Instant::now());
-            known.hear(Word::Bearer(ends(end)), Instant::now());
+            let mut known = CachedToken::new(Instant::now());
+            known.hear(CheckResult::Bearer(ends(end)), Instant::now());
             tokens.lock().insert(sha256(secret.as_bytes()).0, known);
             let judged = tokens.judge(Some(secret)).await;
             assert_eq!(judged.err().map(|problem| problem.status), refused, "{secret}");

@@ -11,32 +11,32 @@ use tokio::time::Instant;
 
 use super::super::input::{Input, Prediction, joined};
 use super::super::meters::QueueMeters;
-use super::asker::{Asker, Lane, NoAnswer};
+use super::pending_request::{ModelPair, NoAnswer, PendingRequest};
 
 /// Computes a batch and answers its requests. Returns the duration. Texts of different lengths, and requests that
 /// cannot be combined, are computed one by one.
-pub(super) fn compute(meters: &QueueMeters, batch: Batch<Lane, Asker>, now: Moment) -> Duration {
+pub(super) fn compute(meters: &QueueMeters, batch: Batch<ModelPair, PendingRequest>, now: Moment) -> Duration {
     let began = Instant::now();
-    let Batch { lane, parts } = batch;
+    let Batch { target, parts } = batch;
     let examples: usize = parts.iter().map(|part| part.examples).sum();
     for part in &parts {
         meters.queued(now.saturating_sub(part.since));
     }
     // A single request needs no copy of its input.
-    let together = if parts.len() > 1 { joined(parts.iter().map(|part| &part.asker.input)) } else { None };
-    let together = together.and_then(|input| contained(|| lane.model.compute(&input)).ok().map(|said| (input, said)));
+    let together = if parts.len() > 1 { joined(parts.iter().map(|part| &part.pending.input)) } else { None };
+    let together = together.and_then(|input| contained(|| target.model.compute(&input)).ok().map(|said| (input, said)));
     let said: Vec<(Input, Vec<u32>)> = match together {
         Some((input, all)) => {
-            let classes = lane.beside.is_some().then(|| all.classes.clone());
+            let classes = target.comparison.is_some().then(|| all.classes.clone());
             share(parts, &all, examples);
             classes.map(|classes| (input, classes)).into_iter().collect()
         }
-        None => parts.into_iter().filter_map(|part| answer_alone(&lane, part.asker)).collect(),
+        None => parts.into_iter().filter_map(|part| answer_alone(&target, part.pending)).collect(),
     };
     let took = began.elapsed();
     meters.computed(examples, took);
     // After all answers are sent, so that no client waits for the comparison.
-    if let Some((stable, tell)) = &lane.beside {
+    if let Some((stable, tell)) = &target.comparison {
         for (input, classes) in &said {
             let _ = contained(|| stable.compute(input).map(|other| tell(classes, &other.classes)));
         }
@@ -45,13 +45,13 @@ pub(super) fn compute(meters: &QueueMeters, batch: Batch<Lane, Asker>, now: Mome
 }
 
 /// Computes and answers one part. Returns its input and classes if they are to be compared.
-fn answer_alone(lane: &Lane, Asker { input, answer }: Asker) -> Option<(Input, Vec<u32>)> {
-    let said = contained(|| lane.model.compute(&input));
-    if matches!(said, Err(NoAnswer::Panicked)) && !lane.model.has_panicked.swap(true, Ordering::Relaxed) {
-        let version = lane.model.version;
+fn answer_alone(target: &ModelPair, PendingRequest { input, answer }: PendingRequest) -> Option<(Input, Vec<u32>)> {
+    let said = contained(|| target.model.compute(&input));
+    if matches!(said, Err(NoAnswer::Panicked)) && !target.model.has_panicked.swap(true, Ordering::Relaxed) {
+        let version = target.model.version;
         tracing::error!(version, "computing with version {version} panicked: who asked is answered 500; told once");
     }
-    let classes = said.as_ref().ok().filter(|_| lane.beside.is_some()).map(|said| said.classes.clone());
+    let classes = said.as_ref().ok().filter(|_| target.comparison.is_some()).map(|said| said.classes.clone());
     let _ = answer.send(said);
     classes.map(|classes| (input, classes))
 }
@@ -62,10 +62,10 @@ pub(super) fn contained<T>(work: impl FnOnce() -> Result<T, TrainError>) -> Resu
 }
 
 /// Sends each part its share of the results.
-fn share(parts: Vec<Part<Asker>>, all: &Prediction, examples: usize) {
+fn share(parts: Vec<Part<PendingRequest>>, all: &Prediction, examples: usize) {
     let (count, mut start) = (examples, 0);
-    for Part { examples, asker, .. } in parts {
-        let _ = asker.answer.send(Ok(all.part(count, start..start + examples)));
+    for Part { examples, pending, .. } in parts {
+        let _ = pending.answer.send(Ok(all.part(count, start..start + examples)));
         start += examples;
     }
 }

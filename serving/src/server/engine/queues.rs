@@ -10,12 +10,12 @@ use inference::batcher::{Batch, Batcher, Next};
 use tokio::time::Instant;
 
 use super::super::meters::QueueMeters;
-use super::asker::{Asker, Lane};
 use super::compute::compute;
+use super::pending_request::{ModelPair, PendingRequest};
 
 /// The queue of a model.
 pub(super) struct Queue {
-    pub(super) batcher: Batcher<Lane, Asker>,
+    pub(super) batcher: Batcher<ModelPair, PendingRequest>,
     /// Maximum queue length since the last read, including rejected requests.
     pub(super) demand: usize,
     pub(super) meters: Arc<QueueMeters>,
@@ -30,9 +30,9 @@ impl Queue {
     }
 
     /// The next action of the batcher.
-    fn next(&mut self, now: Moment) -> Next<Lane, Asker> {
+    fn next(&mut self, now: Moment) -> Next<ModelPair, PendingRequest> {
         let before = self.batcher.waiting();
-        let next = self.batcher.next(now, Asker::is_gone);
+        let next = self.batcher.next(now, PendingRequest::is_gone);
         // Also if nothing is left to compute because all clients have disconnected.
         if self.batcher.waiting() != before {
             self.meters.size(self.batcher.waiting());
@@ -61,8 +61,8 @@ pub(super) struct Queues {
 }
 
 /// The next step of a thread.
-enum Found {
-    Batch(usize, Batch<Lane, Asker>),
+enum NextStep {
+    Batch(usize, Batch<ModelPair, PendingRequest>),
     /// Sleep until this time.
     Wait(Option<Moment>),
 }
@@ -85,10 +85,10 @@ impl Queues {
     }
 
     /// The next batch, with the models in turn.
-    fn next(&mut self, now: Moment) -> Found {
+    fn next(&mut self, now: Moment) -> NextStep {
         if self.computing >= self.slots {
             self.is_left |= self.is_waiting();
-            return Found::Wait(None);
+            return NextStep::Wait(None);
         }
         let (count, mut until) = (self.all.len(), None::<Moment>);
         for step in 0..count {
@@ -97,25 +97,25 @@ impl Queues {
                 Next::Compute(batch) => {
                     self.turn = model + 1;
                     self.computing += 1;
-                    return Found::Batch(model, batch);
+                    return NextStep::Batch(model, batch);
                 }
                 Next::WaitUntil(at) => until = Some(until.map_or(at, |until| until.min(at))),
                 Next::Nothing => {}
             }
         }
-        Found::Wait(until)
+        NextStep::Wait(until)
     }
 
     /// The next batch of a model, if it is quick and complete. Otherwise leaves the work to the threads and returns
     /// whether to notify one.
-    fn next_quick(&mut self, model: usize, now: Moment) -> Result<Batch<Lane, Asker>, bool> {
+    fn next_quick(&mut self, model: usize, now: Moment) -> Result<Batch<ModelPair, PendingRequest>, bool> {
         let queue = &mut self.all[model];
-        let Some(lane) = queue.batcher.oldest() else { return Err(false) };
+        let Some(target) = queue.batcher.oldest() else { return Err(false) };
         if self.computing >= self.slots {
             self.is_left = true;
             return Err(false);
         }
-        if !lane.is_quick() {
+        if !target.is_quick() {
             return Err(self.wake());
         }
         match queue.next(now) {
@@ -179,7 +179,7 @@ impl Shared {
         while !queues.is_stopping {
             let now = self.began.elapsed();
             match queues.next(now) {
-                Found::Batch(model, batch) => {
+                NextStep::Batch(model, batch) => {
                     let meters = Arc::clone(&queues.all[model].meters);
                     let is_wanted = queues.computing < queues.slots && queues.is_waiting() && queues.wake();
                     drop(queues);
@@ -189,7 +189,7 @@ impl Shared {
                     queues.computing -= 1;
                     queues.all[model].batcher.computed(took);
                 }
-                Found::Wait(until) => queues = self.sleep(queues, now, until),
+                NextStep::Wait(until) => queues = self.sleep(queues, now, until),
             }
         }
     }

@@ -29,13 +29,13 @@ fn text(length: u32) -> Input {
 type Classes = [Vec<u32>; 2];
 
 /// Versions to compare, and the results of the comparison.
-fn compared(canary: &Arc<Loaded>, stable: &Arc<Loaded>) -> (Lane, Arc<Mutex<Vec<Classes>>>) {
+fn compared(canary: &Arc<Loaded>, stable: &Arc<Loaded>) -> (ModelPair, Arc<Mutex<Vec<Classes>>>) {
     let told = Arc::new(Mutex::new(Vec::new()));
     let all = Arc::clone(&told);
     let tell: Compared = Arc::new(move |canary: &[u32], stable: &[u32]| {
         all.lock().unwrap().push([canary.to_vec(), stable.to_vec()]);
     });
-    (Lane { model: Arc::clone(canary), beside: Some((Arc::clone(stable), tell)), length: 0 }, told)
+    (ModelPair { model: Arc::clone(canary), comparison: Some((Arc::clone(stable), tell)), length: 0 }, told)
 }
 
 #[test]
@@ -43,15 +43,15 @@ fn texts_of_different_lengths_are_compared_one_by_one() {
     let (canary, stable) = (loaded(2), loaded(1));
     let classes = |of: &Loaded, input: &Input| of.compute(input).unwrap().classes;
     for inputs in [[text(2), text(3)], [text(3), text(3)]] {
-        let (lane, told) = compared(&canary, &stable);
+        let (target, told) = compared(&canary, &stable);
         let (mut parts, mut answers) = (Vec::new(), Vec::new());
         for input in &inputs {
             let (answer, receiver) = oneshot::channel();
-            let asker = Asker { input: input.clone(), answer };
-            parts.push(Part { examples: 1, since: Duration::ZERO, asker });
+            let pending = PendingRequest { input: input.clone(), answer };
+            parts.push(Part { examples: 1, since: Duration::ZERO, pending });
             answers.push(receiver);
         }
-        compute(&QueueMeters::of("digits"), Batch { lane, parts }, Duration::ZERO);
+        compute(&QueueMeters::of("digits"), Batch { target, parts }, Duration::ZERO);
         let expected = inputs.each_ref().map(|input| [classes(&canary, input), classes(&stable, input)]);
         let told = told.lock().unwrap();
         for side in 0..2 {
@@ -68,9 +68,9 @@ fn texts_of_different_lengths_are_compared_one_by_one() {
 async fn a_panic_ends_no_compute_thread() {
     let engine = Engine::start(&["digits".to_owned()], Batching::default(), 1).unwrap();
     let tell: Compared = Arc::new(|canary: &[u32], _: &[u32]| assert!(canary.is_empty(), "planted"));
-    let lane = Lane { model: loaded(2), beside: Some((loaded(1), tell)), length: 0 };
+    let target = ModelPair { model: loaded(2), comparison: Some((loaded(1), tell)), length: 0 };
     for _ in 0..3 {
-        let said = engine.ask(0, None, &lane, text(3));
+        let said = engine.ask(0, None, &target, text(3));
         let said = tokio::time::timeout(Duration::from_secs(60), said).await.expect("a thread computes still");
         assert_eq!(said.unwrap().classes.len(), 3);
     }
@@ -90,10 +90,10 @@ fn a_panic_is_the_version_s_fault_and_a_full_queue_is_not() {
 async fn a_full_queue_is_known_before_a_body_is_read_and_who_goes_away_makes_room() {
     let batching = Batching { max_delay: Duration::from_secs(3600), queue: 1, ..Batching::default() };
     let engine = Engine::start(&["digits".to_owned()], batching, 1).unwrap();
-    let lane = Lane { model: loaded(1), beside: None, length: 0 };
+    let target = ModelPair { model: loaded(1), comparison: None, length: 0 };
     // The pending work is kept for this request.
     let reading = engine.arriving(0, true).unwrap();
-    let ask = || Box::pin(engine.ask(0, engine.arriving(0, false).ok(), &lane, text(2)));
+    let ask = || Box::pin(engine.ask(0, engine.arriving(0, false).ok(), &target, text(2)));
     let mut first = ask();
     tokio::select! {
         biased;
@@ -129,13 +129,13 @@ async fn requests_that_are_there_at_once_are_computed_at_once_by_whoever_asks() 
     let batching = Batching { max_batch: 8, ..Batching::default() };
     let engine = Engine::start(&["digits".to_owned()], batching, 1).unwrap();
     let (canary, stable) = (quick(2), quick(1));
-    let (lane, told) = compared(&canary, &stable);
+    let (target, told) = compared(&canary, &stable);
     // A request that is only starting would compute the queued work.
     while engine.shared.lock().sleeping == 0 {
         std::thread::yield_now();
     }
     let rows = [0.5, -1.0, 2.0, 3.5, -4.0];
-    let said = join_all(rows.map(|number| engine.ask(0, None, &lane, one_row(number)))).await;
+    let said = join_all(rows.map(|number| engine.ask(0, None, &target, one_row(number)))).await;
     for (number, said) in rows.into_iter().zip(said) {
         let (said, alone) = (said.unwrap(), canary.compute(&one_row(number)).unwrap());
         assert_eq!(said.scores.len(), 2);
@@ -151,20 +151,20 @@ async fn requests_that_are_there_at_once_are_computed_at_once_by_whoever_asks() 
 async fn who_computes_for_others_and_goes_away_leaves_them_to_the_threads() {
     let batching = Batching { max_delay: Duration::from_millis(20), ..Batching::default() };
     let engine = Engine::start(&["digits".to_owned()], batching, 1).unwrap();
-    let lane = Lane { model: quick(1), beside: None, length: 0 };
+    let target = ModelPair { model: quick(1), comparison: None, length: 0 };
     // Reading takes longer than the delay, so the pending work is left to a thread, which wakes up after the delay.
     let reading = engine.arriving(0, true).unwrap();
-    let mut gone = Box::pin(engine.ask(0, None, &lane, one_row(1.0)));
+    let mut gone = Box::pin(engine.ask(0, None, &target, one_row(1.0)));
     tokio::select! {
         biased;
         said = &mut gone => panic!("{said:?}"),
         () = std::future::ready(()) => {}
     }
     drop(gone);
-    let said = tokio::time::timeout(Duration::from_secs(60), engine.ask(0, None, &lane, one_row(2.0))).await;
+    let said = tokio::time::timeout(Duration::from_secs(60), engine.ask(0, None, &target, one_row(2.0))).await;
     assert_eq!(said.expect("a thread computes it").unwrap().classes.len(), 1);
     drop(reading);
     let many = Input::Rows { values: vec![1.0; 2 * 3 * 32], width: 2 };
-    let said = tokio::time::timeout(Duration::from_secs(60), engine.ask(0, None, &lane, many)).await;
+    let said = tokio::time::timeout(Duration::from_secs(60), engine.ask(0, None, &target, many)).await;
     assert_eq!(said.expect("a thread computes it").unwrap().classes.len(), 96, "in parts, by the threads");
 }

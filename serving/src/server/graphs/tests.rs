@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use wire::Digest;
 
-use super::super::engine::{Engine, Lane, NoAnswer};
+use super::super::engine::{Engine, ModelPair, NoAnswer};
 use super::super::input::Input;
 use super::super::model::{Loaded, Unservable};
 use super::super::shared::Settings;
@@ -88,8 +88,8 @@ fn is_close(one: &[f32], other: &[f32]) -> bool {
 async fn requests_of_different_lengths_are_not_joined() {
     let batching = Batching { max_batch: 4, max_delay: Duration::from_millis(50), ..Batching::default() };
     let engine = Engine::start(&["digits".to_owned()], batching, 1).unwrap();
-    let lane = Lane { model: loaded(), beside: None, length: 0 };
-    lane.model.warm().unwrap();
+    let target = ModelPair { model: loaded(), comparison: None, length: 0 };
+    target.model.warm().unwrap();
     // Requests that are being read hold the batch open.
     let reading = engine.arriving(0, true).unwrap();
     let texts: Vec<Vec<Vec<usize>>> = vec![
@@ -100,7 +100,7 @@ async fn requests_of_different_lengths_are_not_joined() {
         vec![vec![0, 1, 2]],
     ];
     let numbers = |count: usize| (0..count).map(|at| [at as f32 - 1.0, 0.5]).collect::<Vec<_>>();
-    let all = texts.iter().map(|text| engine.ask(0, None, &lane, input(text, &numbers(text.len()))));
+    let all = texts.iter().map(|text| engine.ask(0, None, &target, input(text, &numbers(text.len()))));
     let all = futures_util::future::join_all(all).await;
     drop(reading);
     for (text, said) in texts.iter().zip(all) {
@@ -111,7 +111,7 @@ async fn requests_of_different_lengths_are_not_joined() {
     }
     let mut lanes = Vec::new();
     for length in [2, 3] {
-        lanes.push(Lane { length, ..lane.clone() });
+        lanes.push(ModelPair { length, ..target.clone() });
     }
     assert!(lanes[0] != lanes[1] && lanes[0] == lanes[0].clone());
 }
@@ -119,11 +119,11 @@ async fn requests_of_different_lengths_are_not_joined() {
 #[tokio::test]
 async fn integer_outside_a_table_is_not_the_version_s_fault() {
     let engine = Engine::start(&["digits".to_owned()], Batching::default(), 1).unwrap();
-    let lane = Lane { model: loaded(), beside: None, length: 0 };
-    let refused = engine.ask(0, None, &lane, input(&[vec![17]], &[[0.0; 2]])).await.unwrap_err();
+    let target = ModelPair { model: loaded(), comparison: None, length: 0 };
+    let refused = engine.ask(0, None, &target, input(&[vec![17]], &[[0.0; 2]])).await.unwrap_err();
     assert!(matches!(refused, NoAnswer::Inputs) && !refused.is_of_version());
     assert!(!refused.to_string().contains("17"), "inputs are not quoted: {refused}");
-    assert!(engine.ask(0, None, &lane, input(&[vec![4]], &[[0.0; 2]])).await.is_ok());
+    assert!(engine.ask(0, None, &target, input(&[vec![4]], &[[0.0; 2]])).await.is_ok());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use inference::versions::{Held, NoWayBack, WayBack};
+use inference::versions::{LoadedVersion, NoWayBack, WayBack};
 use tokio::time::Instant;
 use wire::inspect::RefusedBecause;
 
@@ -69,7 +69,7 @@ impl Served {
             let file = self.stamp(version);
             match self.load(version).await {
                 Ok((loaded, warm, _)) => {
-                    locked(&self.versions).go_back(Held { version, model: Arc::new(loaded) }, warm);
+                    locked(&self.versions).go_back(LoadedVersion { version, model: Arc::new(loaded) }, warm);
                     return Ok(());
                 }
                 Err(error) => {

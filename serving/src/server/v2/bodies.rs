@@ -19,7 +19,7 @@ const BODY: Duration = Duration::from_secs(30);
 /// A longer body does not arrive with the head: the client gets 100 Continue when there is room for the request.
 const WITH_HEAD: u64 = 64 << 10;
 /// Maximum wait for the memory of a body.
-const PATIENCE: Duration = Duration::from_secs(1);
+const READ_TIMEOUT: Duration = Duration::from_secs(1);
 /// Timeout of a discarded body.
 const UNWANTED: Duration = Duration::from_secs(1);
 /// Maximum bytes of bodies in memory, or this many bodies of maximum size if that is more.
@@ -157,7 +157,7 @@ impl Bodies {
         if let Ok(memory) = self.free.try_acquire_many(count) {
             return Some(memory);
         }
-        timeout(PATIENCE, self.free.acquire_many(count)).await.ok()?.ok()
+        timeout(READ_TIMEOUT, self.free.acquire_many(count)).await.ok()?.ok()
     }
 
     /// Reads and discards the body of a rejected request.
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(read(&bodies, there(1)).await.err(), Some(503));
         assert!(read(&bodies, there(0)).await.is_ok(), "nothing needs no room");
         let (waiting, ()) = tokio::join!(read(&bodies, there(8)), async {
-            tokio::time::sleep(PATIENCE / 2).await;
+            tokio::time::sleep(READ_TIMEOUT / 2).await;
             drop(other);
         });
         assert_eq!(waiting.unwrap().bytes.len(), 8, "for a short time it waits");

@@ -158,7 +158,7 @@ where
         Some(key) => inference::rollout::draw_of(&served.name, key.as_bytes()),
         None => serving.draw(),
     })?;
-    let model = &chosen.lane.model;
+    let model = &chosen.target.model;
     // Another task may have reused the name.
     if model.task.zip(task).is_some_and(|(of, admitted)| of != admitted) {
         return Err(no_model(name).into());
@@ -176,8 +176,8 @@ where
     let said = match remembered {
         Some(said) => said,
         None => {
-            let said = serving.engine.ask(served.index, arriving, &chosen.lane, input).await;
-            let is_tried = chosen.lane.beside.is_some();
+            let said = serving.engine.ask(served.index, arriving, &chosen.target, input).await;
+            let is_tried = chosen.target.comparison.is_some();
             // A full queue does not count against the version.
             if is_tried && said.as_ref().is_err_and(NoAnswer::is_of_version) {
                 served.note(model.version, began.elapsed(), true);

@@ -25,12 +25,12 @@ const LOOKED_MAX: Duration = Duration::from_secs(10);
 pub(super) struct VerifiedCopies {
     files: DiskBlobs,
     bytes_max: u64,
-    kept: Mutex<HashMap<Digest, Kept>>,
+    kept: Mutex<HashMap<Digest, CachedCopy>>,
     /// Held while an object is fetched, so that others wait instead of fetching it too.
     fetching: tokio::sync::Mutex<()>,
 }
 
-struct Kept {
+struct CachedCopy {
     copy: Arc<Spooled>,
     object: Identity,
     used: Timestamp,
@@ -71,7 +71,10 @@ impl VerifiedCopies {
         }
         let (copy, object) = self.fetch(bucket, digest).await?;
         let copy = Arc::new(copy);
-        self.keep(digest, Kept { copy: Arc::clone(&copy), object: Identity::from(&object), used: now, looked: now });
+        self.keep(
+            digest,
+            CachedCopy { copy: Arc::clone(&copy), object: Identity::from(&object), used: now, looked: now },
+        );
         Spooled::open(copy).await
     }
 
@@ -120,7 +123,7 @@ impl VerifiedCopies {
     }
 
     /// Keeps a copy, and makes room for it.
-    fn keep(&self, digest: Digest, new: Kept) {
+    fn keep(&self, digest: Digest, new: CachedCopy) {
         let mut kept = self.lock();
         let room = self.bytes_max.saturating_sub(new.copy.bytes);
         while kept.values().map(|kept| kept.copy.bytes).sum::<u64>() > room {
@@ -130,7 +133,7 @@ impl VerifiedCopies {
         kept.insert(digest, new);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Digest, Kept>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Digest, CachedCopy>> {
         // The map stays consistent after a panic.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }

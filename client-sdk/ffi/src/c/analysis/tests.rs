@@ -5,7 +5,7 @@ use std::ptr::{null, null_mut};
 use std::sync::Arc;
 
 use client_sdk::learning::Table;
-use client_sdk::runner::{Abilities, Called};
+use client_sdk::runner::{CallbackTrainer, Capabilities};
 use client_sdk::{Cancel, Checkpoints, Purpose, Trainer as _, TrainerError, TrainingJob, TrainingPlan};
 use serde_json::json;
 
@@ -34,8 +34,9 @@ fn answered_by(mut app: impl FnMut(TributaryJob) + Send) -> Result<Table, Traine
         cancel: Cancel::default(),
         checkpoints: Checkpoints::default(),
     };
-    let able = Abilities { analyses: true, ..Abilities::default() };
-    let mut trainer = Called::new(0, |job| app(hand_out(Arc::new(Job::new(job, None))).unwrap())).with_abilities(able);
+    let able = Capabilities { analyses: true, ..Capabilities::default() };
+    let mut trainer =
+        CallbackTrainer::new(0, |job| app(hand_out(Arc::new(Job::new(job, None))).unwrap())).with_capabilities(able);
     trainer.table(&job).map(Cow::into_owned)
 }
 

@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 
 use client_sdk::learning::{Layout, Parameters, TensorSpec};
-use client_sdk::runner::Called;
+use client_sdk::runner::CallbackTrainer;
 use client_sdk::{Cancel, Checkpoints, Purpose, Trained, Trainer as _, TrainerError, TrainingJob, TrainingPlan};
 
 use super::*;
@@ -25,7 +25,7 @@ fn trained_by(plan: TrainingPlan, mut app: impl FnMut(TributaryJob) + Send) -> R
         cancel: Cancel::default(),
         checkpoints: Checkpoints::default(),
     };
-    let mut trainer = Called::new(0, |job| app(hand_out(Arc::new(Job::new(job, None))).unwrap()));
+    let mut trainer = CallbackTrainer::new(0, |job| app(hand_out(Arc::new(Job::new(job, None))).unwrap()));
     trainer.train(&Parameters::zeros(Arc::new(layout)), &job)
 }
 

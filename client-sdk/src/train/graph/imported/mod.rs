@@ -11,7 +11,7 @@ use super::tensor::Tensor;
 use super::verify::verify_gradients;
 
 #[derive(serde::Deserialize)]
-struct Told {
+struct Expected {
     inputs: BTreeMap<String, Vec<serde_json::Number>>,
     batch: u32,
     length: u32,
@@ -35,7 +35,7 @@ fn error(found: &[f32], expected: &[f32]) -> f32 {
 
 fn check(name: &str, onnx: &[u8], told: &str, loss: Loss, options: &Options) {
     let Imported { graph, parameters, .. } = import(onnx, options).unwrap_or_else(|error| panic!("{name}: {error}"));
-    let told: Told = serde_json::from_str(told).unwrap();
+    let told: Expected = serde_json::from_str(told).unwrap();
     let decoded = graph::decode(&graph::encode(&graph).unwrap()).unwrap();
     assert_eq!(decoded, graph, "{name}: the graph survives JSON");
     let model = Arc::new(GraphModel::new(graph, loss).unwrap());

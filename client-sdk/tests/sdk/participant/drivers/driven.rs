@@ -9,7 +9,7 @@ use std::time::Duration;
 use client_sdk::clock::Now;
 use client_sdk::journal::{Journal, JournalError, MemoryJournal};
 use client_sdk::participant::{Driven, Step};
-use client_sdk::runner::{Called, Job};
+use client_sdk::runner::{CallbackTrainer, Job};
 use client_sdk::{DeviceConditions, DeviceState, Origin, Outcome, Thermal, Trained};
 use wire::Timestamp;
 use zeroize::Zeroizing;
@@ -51,7 +51,7 @@ impl Time {
 
     /// Ticks, and performs each step with `train`, up to the first step for which `until` holds.
     fn drive(&mut self, participant: &Driven, train: impl FnMut(Job) + Send, until: impl Fn(&Step) -> bool) -> Step {
-        let mut trainer = Called::new(3, train);
+        let mut trainer = CallbackTrainer::new(3, train);
         for _ in 0..200 {
             let step = participant.tick(self.now(), GOOD, Some(3));
             if until(&step) {
@@ -97,7 +97,7 @@ fn it_says_what_to_do_and_does_it_on_the_thread_that_asks() {
     );
     assert!(participant.model_of("another").unwrap().is_none());
     assert!(is_over(&participant.tick(time.now(), GOOD, None)), "it says so again");
-    assert!(!participant.perform(&mut Called::new(3, trained)), "there is nothing to do");
+    assert!(!participant.perform(&mut CallbackTrainer::new(3, trained)), "there is nothing to do");
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn conditions_are_looked_at_in_each_tick() {
     let idle = participant.tick(time.now(), DeviceState::default(), Some(3));
     // The identity is created before the first request.
     assert!(matches!(idle, Step::Journal | Step::WaitUntil(_)), "{idle:?}");
-    participant.perform(&mut Called::new(3, trained));
+    participant.perform(&mut CallbackTrainer::new(3, trained));
     for _ in 0..3 {
         let rests = participant.tick(time.now(), DeviceState { idle: Some(false), ..GOOD }, Some(3));
         assert!(matches!(rests, Step::WaitUntil(moment) if moment > time.0), "{rests:?}");
@@ -128,7 +128,7 @@ fn while_it_trains(participant: &Driven, train: impl FnOnce(Job) + Send, meanwhi
                 let _ = goes_on.recv();
                 train.take().unwrap()(job);
             };
-            assert!(participant.perform(&mut Called::new(3, call)));
+            assert!(participant.perform(&mut CallbackTrainer::new(3, call)));
         });
         begun.recv().unwrap();
         meanwhile(&|| {
@@ -150,7 +150,7 @@ fn a_tick_does_not_wait_for_a_training_and_leaves_it_when_the_conditions_end() {
     };
     while_it_trains(&participant, late, |go_on| {
         assert!(matches!(participant.tick(time.now(), GOOD, None), Step::Busy));
-        assert!(!participant.perform(&mut Called::new(3, trained)), "another thread does it");
+        assert!(!participant.perform(&mut CallbackTrainer::new(3, trained)), "another thread does it");
         let told = participant.tick(time.now(), DeviceState::default(), None);
         assert!(matches!(told, Step::Busy), "it has time to save a checkpoint: {told:?}");
         clock.advance(Duration::from_secs(10));
@@ -169,7 +169,7 @@ fn a_tick_does_not_wait_for_a_training_and_leaves_it_when_the_conditions_end() {
 fn rests_with_its_checkpoint(participant: &Driven, time: &Time) {
     let writes = participant.tick(time.now(), DeviceState::default(), None);
     assert!(matches!(writes, Step::Journal), "{writes:?}");
-    assert!(participant.perform(&mut Called::new(3, drop)));
+    assert!(participant.perform(&mut CallbackTrainer::new(3, drop)));
     for _ in 0..2 {
         let rests = participant.tick(time.now(), DeviceState::default(), None);
         assert!(matches!(rests, Step::WaitUntil(_)), "{rests:?}");
@@ -193,7 +193,7 @@ fn a_training_with_a_checkpoint_pauses_and_goes_on() {
                     std::thread::yield_now();
                 }
             };
-            participant.perform(&mut Called::new(3, call))
+            participant.perform(&mut CallbackTrainer::new(3, call))
         });
         was_saved.recv().unwrap();
         let busy = participant.tick(time.now(), DeviceState::default(), None);
@@ -228,7 +228,7 @@ fn conditions_that_end_between_two_slices_lose_nothing_also_if_it_is_killed_whil
             clock.advance(Duration::from_secs(1));
             assert!(job.training.checkpoints.should_pause());
         };
-        assert!(participant.perform(&mut Called::new(3, slice)));
+        assert!(participant.perform(&mut CallbackTrainer::new(3, slice)));
         if is_told_to_train {
             let goes_on = participant.tick(time.now(), GOOD, None);
             assert!(matches!(goes_on, Step::Train), "{goes_on:?}");
@@ -302,7 +302,7 @@ fn conditions_that_end_after_any_step_lose_none_that_was_taken_also_if_it_is_kil
                 let mut participant = driven_on(&coordinator, &journal, &Hand::default());
                 let (mut time, mut taken) = (Time(Duration::ZERO), Vec::new());
                 time.drive(&participant, drop, |step| matches!(step, Step::Train));
-                let mut trainer = Called::new(3, |job| steps(&participant, job, &mut taken, Some(last)));
+                let mut trainer = CallbackTrainer::new(3, |job| steps(&participant, job, &mut taken, Some(last)));
                 assert!(participant.perform(&mut trainer));
                 let rests = participant.tick(time.now(), DeviceState::default(), None);
                 assert!(matches!(rests, Step::WaitUntil(_)), "{what}: {rests:?}");
@@ -338,7 +338,7 @@ fn a_job_that_is_answered_when_it_should_pause_is_the_last_before_the_pause() {
             jobs += 1;
             trained(job);
         };
-        assert!(participant.perform(&mut Called::new(3, first)));
+        assert!(participant.perform(&mut CallbackTrainer::new(3, first)));
         assert_eq!(jobs, 1, "the second one waits");
         rests_with_its_checkpoint(&participant, &time);
         if is_killed {
@@ -383,7 +383,7 @@ fn what_panicked_is_said_again_and_not_performed_for_ever() {
     let participant = coordinator.app().enrollment_token("token").journal(journal).build_driven().unwrap();
     let mut time = Time(Duration::ZERO);
     time.drive(&participant, trained, |step| matches!(step, Step::Journal));
-    let panicked = catch_unwind(AssertUnwindSafe(|| participant.perform(&mut Called::new(3, trained))));
+    let panicked = catch_unwind(AssertUnwindSafe(|| participant.perform(&mut CallbackTrainer::new(3, trained))));
     assert!(panicked.is_err());
     let again = participant.tick(time.now(), GOOD, None);
     assert!(matches!(again, Step::Journal), "{again:?}");

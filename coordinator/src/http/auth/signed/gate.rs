@@ -8,7 +8,7 @@ use federation::time::Timestamp;
 use http::HeaderMap;
 use http::header;
 use http::request::Parts;
-use listener::{Guarded, Peer};
+use listener::{Peer, PoisonFreeMutex};
 use rustls_pki_types::CertificateDer;
 use wire::certificate::Issuers;
 use wire::signature::{CONTENT_DIGEST, SignatureError, SignedRequest, WINDOW, server_name};
@@ -27,14 +27,14 @@ pub(in crate::http) struct Gate {
     names: Vec<String>,
     issuers: Issuers,
     /// Certificates with a verified chain, a property of their bytes. Their current validity is looked up for each request.
-    certificates: Guarded<HashMap<Digest, Peer>>,
+    certificates: PoisonFreeMutex<HashMap<Digest, Peer>>,
 }
 
 impl Gate {
     pub(in crate::http) fn new(app: Arc<App>) -> Self {
         let names = app.config.http.signed_names().iter().map(|name| server_name(name)).collect();
         let issuers = Issuers::new(vec![app.members.certificate().to_vec()]);
-        Self { app, names, issuers, certificates: Guarded::default() }
+        Self { app, names, issuers, certificates: PoisonFreeMutex::default() }
     }
 
     pub(super) fn app(&self) -> &App {

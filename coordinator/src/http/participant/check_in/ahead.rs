@@ -2,7 +2,7 @@
 
 use federation::id::{ParticipantId, TaskId};
 use federation::time::Timestamp;
-use federation::training::{Claim, Standing, standing};
+use federation::training::{Claim, TrainingStatus, standing};
 use store::entity::open_task::OpenTask;
 use store::entity::task::TaskRow;
 use store::{StoreError, Transaction};
@@ -89,12 +89,14 @@ async fn update_held(
     };
     let training = tx.training(task.id, participant).await?;
     match standing(training.as_ref(), claim(request, task.id), task.model_version, ahead.staleness, now) {
-        Standing::Ready { .. } => {
+        TrainingStatus::Ready { .. } => {
             let end = training.map(|training| training.granted_at.plus(ahead.training_deadline));
             Ok(ReportedUpdate::Update(UsableUpdate { task: task.id, is_overdue: end.is_some_and(|end| end <= now) }))
         }
-        Standing::Stale { .. } => unusable(DiscardReason::TooStale),
-        Standing::Unknown | Standing::Training | Standing::Resting | Standing::Free => unusable(DiscardReason::Unknown),
+        TrainingStatus::Stale { .. } => unusable(DiscardReason::TooStale),
+        TrainingStatus::Unknown | TrainingStatus::Training | TrainingStatus::Resting | TrainingStatus::Free => {
+            unusable(DiscardReason::Unknown)
+        }
     }
 }
 
@@ -109,7 +111,7 @@ async fn to_train(
 ) -> Result<Option<TrainingOffer>> {
     let training = tx.training(task.id, participant).await?;
     let stands = standing(training.as_ref(), claim(request, task.id), task.model_version, ahead.staleness, now);
-    let Some(training) = training.filter(|_| stands == Standing::Training) else { return Ok(None) };
+    let Some(training) = training.filter(|_| stands == TrainingStatus::Training) else { return Ok(None) };
     let latest = tx.round(task.next_round()).await?;
     // There may be no further round: the update waits in case the last one fails.
     let Some(number) = filled_next(task, latest.as_ref().map(|row| &row.round)) else { return Ok(None) };

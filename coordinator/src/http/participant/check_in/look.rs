@@ -22,7 +22,7 @@ use crate::rounds::base;
 use crate::rounds::selection::contests;
 
 /// The state of a participant, as read from rows.
-enum Sight {
+enum Lookup {
     Found(CheckInOutcome),
     /// It may join these tasks' rounds, or wait for them.
     Open {
@@ -55,16 +55,17 @@ pub(super) async fn look(
         let _ = app.check_ins.withdraw(participant, open.task.id);
     }
     let refused: Vec<_> = open.iter().filter_map(|open| refusal(request, open.task.id)).collect();
-    let sight = match in_sight(open, participant, request, now) {
+    let sight = match from_open_tasks(open, participant, request, now) {
         Some(sight) => sight,
         None => {
-            let look = app.store.read("look_for_work", |tx| Box::pin(look_closer(app, tx, participant, request, now)));
+            let look =
+                app.store.read("look_for_work", |tx| Box::pin(read_candidates(app, tx, participant, request, now)));
             look.await?
         }
     };
     let (mut tasks, joinable) = match sight {
-        Sight::Found(outcome) => return Ok(outcome),
-        Sight::Open { tasks, rounds } => (tasks, rounds),
+        Lookup::Found(outcome) => return Ok(outcome),
+        Lookup::Open { tasks, rounds } => (tasks, rounds),
     };
     let joined: Vec<_> = joinable.iter().map(|(task, _)| task.id).collect();
     let mut waiting = Vec::with_capacity(joinable.len());
@@ -114,44 +115,44 @@ pub(super) fn refusal(request: &CheckInRequest, task: TaskId) -> Option<TaskRefu
 }
 
 /// Decides from the open tasks alone; `None` if more must be read, for a place in a round or for training ahead of rounds.
-fn in_sight(
+fn from_open_tasks(
     open: Vec<OpenTask>,
     participant: ParticipantId,
     request: &CheckInRequest,
     now: Timestamp,
-) -> Option<Sight> {
+) -> Option<Lookup> {
     let needs_more = |open: &OpenTask| open.awaits_it || open.task.spec.ahead().is_some();
     if request.training.is_some_and(|report| report.ready) || open.iter().any(needs_more) {
         return None;
     }
     Some(match suiting(open, participant, request, now) {
-        Suiting::Found(outcome) => Sight::Found(outcome),
+        Suiting::Found(outcome) => Lookup::Found(outcome),
         Suiting::Tasks(tasks) => joining(tasks.iter().map(|open| (open, true)), request),
     })
 }
 
 /// Decides with further reads.
-async fn look_closer(
+async fn read_candidates(
     app: &App,
     tx: &mut Transaction<'_>,
     participant: ParticipantId,
     request: &CheckInRequest,
     now: Timestamp,
-) -> Result<Sight> {
+) -> Result<Lookup> {
     let name = request.task.as_deref();
     let open = tx.open_tasks(participant, name).await?;
     if let Some(place) = tx.pending_assignment(participant).await?
         && let Some(OpenTask { task, .. }) = open.iter().find(|open| open.task.id == place.attempt.task)
         && let Some(work) = work(app, tx, place, task).await?
     {
-        return Ok(Sight::Found(CheckInOutcome::Round(Box::new(work))));
+        return Ok(Lookup::Found(CheckInOutcome::Round(Box::new(work))));
     }
     let tasks = match suiting(open, participant, request, now) {
-        Suiting::Found(outcome) => return Ok(Sight::Found(outcome)),
+        Suiting::Found(outcome) => return Ok(Lookup::Found(outcome)),
         Suiting::Tasks(tasks) => tasks,
     };
     Ok(match trained_ahead(tx, tasks, participant, request, now).await? {
-        AheadOutcome::Answer(outcome) => Sight::Found(outcome),
+        AheadOutcome::Answer(outcome) => Lookup::Found(outcome),
         AheadOutcome::Tasks(tasks) => joining(tasks.iter().map(|(open, may_join)| (open, *may_join)), request),
     })
 }
@@ -220,14 +221,14 @@ pub(super) fn has_labels(OpenTask { task, labels, .. }: &OpenTask) -> bool {
 }
 
 /// The participant's tasks, each with whether it may join the next round, and the undrawn secure-aggregation rounds among them.
-fn joining<'a>(tasks: impl Iterator<Item = (&'a OpenTask, bool)> + Clone, request: &CheckInRequest) -> Sight {
+fn joining<'a>(tasks: impl Iterator<Item = (&'a OpenTask, bool)> + Clone, request: &CheckInRequest) -> Lookup {
     let needs_keys = |(open, may_join): (&OpenTask, bool)| {
         let round = open.selecting.filter(|_| may_join && open.task.spec.secure_aggregation.enabled)?;
         let declines = |declined: Declined| declined.task == open.task.id && declined.sent >= round.attempt.round;
         // The participant declined this round; it waits for one it may join.
         (!request.declined.is_some_and(declines)).then(|| (open.task.clone(), round))
     };
-    Sight::Open {
+    Lookup::Open {
         rounds: tasks.clone().filter_map(needs_keys).collect(),
         tasks: tasks.map(|(open, _)| open.task.id).collect(),
     }

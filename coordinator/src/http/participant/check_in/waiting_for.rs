@@ -11,13 +11,13 @@ use super::look::{refusal, suits, takes_part};
 use crate::http::app::App;
 
 /// A task open to a participant, and the reason for waiting in it.
-pub(super) struct Kept {
+pub(super) struct OpenTaskReason {
     task: TaskId,
     name: String,
-    by: KeptBy,
+    by: WaitingBecause,
 }
 
-enum KeptBy {
+enum WaitingBecause {
     Operator(TaskStatus),
     Label(String, String),
     Device,
@@ -27,28 +27,31 @@ enum KeptBy {
 }
 
 /// The reasons for waiting in each task open to a participant.
-pub(super) fn kept(open: &[OpenTask], request: &CheckInRequest) -> Vec<Kept> {
+pub(super) fn kept(open: &[OpenTask], request: &CheckInRequest) -> Vec<OpenTaskReason> {
     let is_open = |open: &&OpenTask| request.task.is_some() || suits(open, request.examples);
-    let kept =
-        |open: &OpenTask| Kept { task: open.task.id, name: open.task.spec.name.clone(), by: kept_by(open, request) };
+    let kept = |open: &OpenTask| OpenTaskReason {
+        task: open.task.id,
+        name: open.task.spec.name.clone(),
+        by: kept_by(open, request),
+    };
     open.iter().filter(is_open).take(MAX_WAITING_FOR).map(kept).collect()
 }
 
-fn kept_by(open: &OpenTask, request: &CheckInRequest) -> KeptBy {
+fn kept_by(open: &OpenTask, request: &CheckInRequest) -> WaitingBecause {
     let OpenTask { task, labels, .. } = open;
     let wanted = &task.spec.selection.require.labels;
     if !takes_part(open) {
-        return KeptBy::Operator(task.status);
+        return WaitingBecause::Operator(task.status);
     }
     if let Some((label, value)) = wanted.iter().find(|(label, value)| labels.get(*label) != Some(value)) {
-        return KeptBy::Label(label.clone(), value.clone());
+        return WaitingBecause::Label(label.clone(), value.clone());
     }
     if refusal(request, task.id).is_some() {
-        return KeptBy::Refusal;
+        return WaitingBecause::Refusal;
     }
     match request.findings.iter().any(|finding| finding.task == task.id && !finding.eligible) {
-        true => KeptBy::Device,
-        false => KeptBy::Rounds,
+        true => WaitingBecause::Device,
+        false => WaitingBecause::Rounds,
     }
 }
 
@@ -57,7 +60,7 @@ pub(super) async fn reasons(
     app: &App,
     participant: ParticipantId,
     name: Option<&str>,
-    kept: Vec<Kept>,
+    kept: Vec<OpenTaskReason>,
 ) -> Result<Vec<WaitingFor>, StoreError> {
     if kept.is_empty() {
         return Ok(vec![match name {
@@ -66,13 +69,13 @@ pub(super) async fn reasons(
         }]);
     }
     let mut reasons = Vec::with_capacity(kept.len());
-    for Kept { task: id, name: task, by } in kept {
+    for OpenTaskReason { task: id, name: task, by } in kept {
         reasons.push(match by {
-            KeptBy::Operator(status) => WaitingFor::Operator { task, status },
-            KeptBy::Label(label, value) => WaitingFor::Label { task, label, value },
-            KeptBy::Device => WaitingFor::Device { task },
-            KeptBy::Refusal => WaitingFor::Refused { task },
-            KeptBy::Rounds => match app.lacking.of(&app.store, app.retries, id, app.now()).await? {
+            WaitingBecause::Operator(status) => WaitingFor::Operator { task, status },
+            WaitingBecause::Label(label, value) => WaitingFor::Label { task, label, value },
+            WaitingBecause::Device => WaitingFor::Device { task },
+            WaitingBecause::Refusal => WaitingFor::Refused { task },
+            WaitingBecause::Rounds => match app.lacking.of(&app.store, app.retries, id, app.now()).await? {
                 TaskWaitingFor::Participants { more, until } => WaitingFor::Participants { task, more, until },
                 TaskWaitingFor::Round { at, .. } => WaitingFor::Round { task, at },
                 TaskWaitingFor::Nothing

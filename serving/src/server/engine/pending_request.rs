@@ -14,22 +14,22 @@ pub(crate) type Compared = Arc<dyn Fn(&[u32], &[u32]) + Send + Sync>;
 
 /// The version, or the pair of versions, that computes a batch.
 #[derive(Clone)]
-pub(crate) struct Lane {
+pub(crate) struct ModelPair {
     pub(crate) model: Arc<Loaded>,
     /// The stable version, if the model is a canary.
-    pub(crate) beside: Option<(Arc<Loaded>, Compared)>,
+    pub(crate) comparison: Option<(Arc<Loaded>, Compared)>,
     /// Length of the sequences of a graph, else 0: a batch has one length.
     pub(crate) length: u32,
 }
 
-impl Lane {
+impl ModelPair {
     /// Whether a batch is short enough for a thread that reads requests.
     pub(super) fn is_quick(&self) -> bool {
-        self.model.is_quick() && self.beside.as_ref().is_none_or(|(stable, _)| stable.is_quick())
+        self.model.is_quick() && self.comparison.as_ref().is_none_or(|(stable, _)| stable.is_quick())
     }
 }
 
-impl PartialEq for Lane {
+impl PartialEq for ModelPair {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.model, &other.model) && self.length == other.length
     }
@@ -38,12 +38,12 @@ impl PartialEq for Lane {
 pub(super) type Answer = Result<Prediction, NoAnswer>;
 
 /// A part of a request that waits for its answer.
-pub(super) struct Asker {
+pub(super) struct PendingRequest {
     pub(super) input: Input,
     pub(super) answer: oneshot::Sender<Answer>,
 }
 
-impl Asker {
+impl PendingRequest {
     /// Whether the client has disconnected.
     pub(super) fn is_gone(&self) -> bool {
         self.answer.is_closed()

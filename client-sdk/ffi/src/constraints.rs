@@ -50,14 +50,14 @@ impl Job {
     /// begins with. Only for an app with `trains_within` in its options.
     #[must_use]
     pub fn anchor(&self) -> Option<Vec<u8>> {
-        self.manner().anchor().map(bytes)
+        self.constraints().anchor().map(bytes)
     }
 
     /// Names of the tensors that must stay as they are. Only for an app whose options say `trains_within`.
     #[must_use]
     pub fn frozen(&self) -> Vec<String> {
         let tensors = self.layout().tensors().iter().enumerate();
-        let frozen = tensors.filter(|(number, _)| self.manner().is_frozen(*number));
+        let frozen = tensors.filter(|(number, _)| self.constraints().is_frozen(*number));
         frozen.map(|(_, tensor)| tensor.name.clone()).collect()
     }
 
@@ -65,13 +65,13 @@ impl Job {
     /// `trains_within` in its options.
     #[must_use]
     pub fn correction(&self) -> Option<Vec<u8>> {
-        self.manner().correction().map(bytes)
+        self.constraints().correction().map(bytes)
     }
 
     /// The frozen model, if the parameters to train are its adapters. Only for an app whose options say `trains_adapters`.
     #[must_use]
     pub fn base(&self) -> Option<AdapterBase> {
-        let (base, adapters) = self.manner().base()?;
+        let (base, adapters) = self.constraints().base()?;
         Some(AdapterBase { parameters: bytes(base), tensors: tensors(base.layout()), scale: adapters.scale() })
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use federation::time::{Clock, Timestamp};
-use listener::Guarded;
+use listener::PoisonFreeMutex;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 /// Minimum interval between requests to the provider.
@@ -25,15 +25,15 @@ pub(super) enum Missing {
 }
 
 /// Cache of one document of the provider, at most `max_age` old.
-pub(super) struct Kept<T> {
+pub(super) struct Cached<T> {
     max_age: Duration,
     clock: Arc<dyn Clock>,
-    known: Guarded<Known<T>>,
+    known: PoisonFreeMutex<CachedDocument<T>>,
     /// Held during a request to the provider.
     turn: Arc<Mutex<()>>,
 }
 
-struct Known<T> {
+struct CachedDocument<T> {
     value: Option<Arc<T>>,
     /// Time of the request for this document.
     fetched_at: Option<Timestamp>,
@@ -41,11 +41,11 @@ struct Known<T> {
     asked_at: Option<Timestamp>,
 }
 
-impl<T: Send + Sync + 'static> Kept<T> {
+impl<T: Send + Sync + 'static> Cached<T> {
     /// Starts empty. A document is valid up to this age.
     pub(super) fn new(max_age: Duration, clock: Arc<dyn Clock>) -> Arc<Self> {
-        let known = Known { value: None, fetched_at: None, asked_at: None };
-        Arc::new(Self { max_age, clock, known: Guarded::new(known), turn: Arc::default() })
+        let known = CachedDocument { value: None, fetched_at: None, asked_at: None };
+        Arc::new(Self { max_age, clock, known: PoisonFreeMutex::new(known), turn: Arc::default() })
     }
 
     /// Returns the cached document if it suffices, and otherwise the result of `fetch`.

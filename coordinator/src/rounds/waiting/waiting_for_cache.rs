@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use federation::id::TaskId;
 use federation::time::Timestamp;
-use listener::Guarded;
+use listener::PoisonFreeMutex;
 use store::{Store, StoreError};
 use wire::inspect::TaskWaitingFor;
 
@@ -18,9 +18,9 @@ const KNOWN_FOR: Duration = Duration::from_secs(1);
 
 /// The reasons why tasks wait, at most a second old. All participants of a task share the result, instead of a count for each of them.
 #[derive(Default)]
-pub(crate) struct Lacking(Guarded<HashMap<TaskId, (Timestamp, TaskWaitingFor)>>);
+pub(crate) struct WaitingForCache(PoisonFreeMutex<HashMap<TaskId, (Timestamp, TaskWaitingFor)>>);
 
-impl Lacking {
+impl WaitingForCache {
     /// The reason why a task waits. For a stopped task, `since` is the creation time, hidden from participants.
     ///
     /// # Errors

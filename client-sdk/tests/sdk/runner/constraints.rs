@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use client_sdk::learning::analytics::{AnalyticsState, ColumnStatistics};
 use client_sdk::learning::{AnalyticsSpec, ExactSum, Parameters};
-use client_sdk::runner::{Abilities, Job, Manner, Runner, checked_rows};
+use client_sdk::runner::{Capabilities, Job, JobConstraints, Runner, checked_rows};
 use client_sdk::{Analytics, Builder, Event, MetricValue, Origin, Purpose, REACH, Trained};
 use secure_agg::modular::Modulus;
 use secure_agg::packing;
@@ -15,8 +15,8 @@ use wire::participant::Assignment;
 use super::{app, is_over, job};
 use crate::support::{Coordinator, words};
 
-fn within() -> Abilities {
-    Abilities { within: true, ..Abilities::default() }
+fn within() -> Capabilities {
+    Capabilities { within: true, ..Capabilities::default() }
 }
 
 fn ditto(assignment: &mut Assignment) {
@@ -88,14 +88,16 @@ fn a_round_of_ditto_is_a_job_of_each_model_and_the_second_answer_is_the_own_one(
     for round in 1..=2 {
         let shared = job(&runner);
         assert_eq!((shared.training.round, shared.training.purpose), (round, Purpose::Shared));
-        assert!(matches!(shared.manner, Manner::Free), "{:?}", shared.manner);
+        assert!(matches!(shared.constraints, JobConstraints::Free), "{:?}", shared.constraints);
         let received = shared.parameters.clone();
         answer(shared, 0.5, 0.25);
         let own = job(&runner);
         assert_eq!((own.training.round, own.training.purpose), (round, Purpose::Own));
         assert_eq!((own.training.plan.epochs, own.training.plan.proximal_mu), (7, 0.5));
-        assert_eq!(own.manner.anchor(), Some(&received));
-        assert!(own.manner.correction().is_none() && !own.manner.is_frozen(0) && own.manner.base().is_none());
+        assert_eq!(own.constraints.anchor(), Some(&received));
+        assert!(
+            own.constraints.correction().is_none() && !own.constraints.is_frozen(0) && own.constraints.base().is_none()
+        );
         assert_eq!(own.parameters, own_before.unwrap_or(received));
         let mut after = own.parameters.clone();
         after.values_mut().iter_mut().for_each(|value| *value += 10.0);
@@ -150,9 +152,9 @@ fn a_job_of_scaffold_says_what_corrects_its_gradients() {
     let runner = Runner::start_with(app(&coordinator), within()).unwrap();
     let first = job(&runner);
     assert_eq!(first.training.purpose, Purpose::Shared);
-    let correction = first.manner.correction().unwrap();
+    let correction = first.constraints.correction().unwrap();
     assert_eq!((correction.layout(), correction.values()), (first.parameters.layout(), &[0.0; 5][..]));
-    assert!(first.manner.anchor().is_none());
+    assert!(first.constraints.anchor().is_none());
     answer(first, 0.25, 0.25);
     assert!(is_over(&runner));
     assert_eq!(coordinator.world(|world| (world.accepted.len(), world.abandoned.len())), (1, 0));
@@ -162,7 +164,8 @@ fn a_job_of_scaffold_says_what_corrects_its_gradients() {
 fn a_job_of_adapters_brings_the_model_that_they_are_of() {
     let coordinator = federation(1, lora);
     coordinator.world(|world| world.matrix = true);
-    let runner = Runner::start_with(app(&coordinator), Abilities { adapters: true, ..Abilities::default() }).unwrap();
+    let runner =
+        Runner::start_with(app(&coordinator), Capabilities { adapters: true, ..Capabilities::default() }).unwrap();
     let shared = job(&runner);
     let received = shared.parameters.clone();
     answer(shared, 0.5, 0.25);
@@ -170,7 +173,7 @@ fn a_job_of_adapters_brings_the_model_that_they_are_of() {
     assert_eq!(own.training.purpose, Purpose::Own);
     let names: Vec<_> = own.parameters.layout().tensors().iter().map(|tensor| tensor.name.clone()).collect();
     assert_eq!(names, ["base.lora_a", "base.lora_b"]);
-    let Some((base, adapters)) = own.manner.base() else { panic!("{:?}", own.manner) };
+    let Some((base, adapters)) = own.constraints.base() else { panic!("{:?}", own.constraints) };
     assert_eq!((base, adapters.scale()), (&received, 3.0));
     let mut trained = own.parameters.clone();
     trained.values_mut().iter_mut().for_each(|value| *value += 2.0);
@@ -193,15 +196,15 @@ fn ages() -> Analytics {
 fn analysis(able: bool) -> (Coordinator, Runner) {
     let coordinator = Coordinator::new(1);
     coordinator.world(|world| world.analysis = Some(ages()));
-    let able = Abilities { analyses: able, ..Abilities::default() };
+    let able = Capabilities { analyses: able, ..Capabilities::default() };
     let runner = Runner::start_with(app(&coordinator), able).unwrap();
     (coordinator, runner)
 }
 
 /// Answers it with three people.
-fn give_rows(Job { manner, answer, .. }: Job) {
+fn give_rows(Job { constraints, answer, .. }: Job) {
     let values = vec![16.0, 0.0, 40.0, 1.0, 94.0, 1.0];
-    answer.rows(checked_rows(manner.analysis(), 2, values, None).unwrap()).unwrap();
+    answer.rows(checked_rows(constraints.analysis(), 2, values, None).unwrap()).unwrap();
 }
 
 #[test]
@@ -210,7 +213,7 @@ fn an_analysis_is_a_job_that_takes_rows_and_what_is_sent_is_what_it_counts_of_th
     let asked = job(&runner);
     assert!(asked.parameters.layout().is_empty());
     assert_eq!(asked.training.analytics, Some(ages()));
-    let Some(AnalyticsSpec::Statistics(spec)) = asked.manner.analysis() else { panic!("{:?}", asked.manner) };
+    let Some(AnalyticsSpec::Statistics(spec)) = asked.constraints.analysis() else { panic!("{:?}", asked.constraints) };
     assert_eq!(spec.columns.len(), 2);
     give_rows(asked);
     assert!(is_over(&runner));

@@ -9,8 +9,8 @@ use std::time::Duration;
 use learning::{Adapters, MetricValue, Parameters, Table};
 
 use super::jobs::job::{Answer, Answered, Job, PAUSE_GRACE, no_model, rests};
-use super::jobs::manner::{Abilities, Manner};
-use super::said::{Said, Switches};
+use super::jobs::constraints::{Capabilities, JobConstraints};
+use super::runner_message::{RunnerMessage, Switches};
 use crate::trainer::{Constraints, Trained, Trainer, TrainerError, TrainingJob};
 
 /// Interval at which abandoned jobs are detected.
@@ -19,22 +19,22 @@ const CANCEL_CHECK: Duration = Duration::from_millis(20);
 /// A trainer that hands over each job and waits for the answer. During a pause a job is withdrawn once it has saved a
 /// checkpoint, or after its time limit. The trainer does not evaluate models: metrics in an answer count as
 /// [`Answer::finish`] describes.
-pub(super) struct HandedOver {
-    say: Sender<Said>,
+pub(super) struct QueueTrainer {
+    say: Sender<RunnerMessage>,
     switches: Arc<Switches>,
-    abilities: Abilities,
+    capabilities: Capabilities,
 }
 
-impl HandedOver {
-    pub(super) fn new(say: Sender<Said>, switches: Arc<Switches>, abilities: Abilities) -> Self {
-        Self { say, switches, abilities }
+impl QueueTrainer {
+    pub(super) fn new(say: Sender<RunnerMessage>, switches: Arc<Switches>, capabilities: Capabilities) -> Self {
+        Self { say, switches, capabilities }
     }
 
-    fn hand_over(&self, parameters: &Parameters, job: &TrainingJob, manner: Manner) -> Result<Answered, TrainerError> {
+    fn hand_over(&self, parameters: &Parameters, job: &TrainingJob, constraints: JobConstraints) -> Result<Answered, TrainerError> {
         let (answer, answered, taken_back) = Answer::to(job);
-        let handed = Job { parameters: parameters.clone(), training: job.clone(), manner, answer };
+        let handed = Job { parameters: parameters.clone(), training: job.clone(), constraints, answer };
         self.say
-            .send(Said::Job(Box::new(handed)))
+            .send(RunnerMessage::Job(Box::new(handed)))
             .map_err(|_| TrainerError::failed("nobody asks for jobs any more"))?;
         loop {
             match answered.recv_timeout(CANCEL_CHECK) {
@@ -58,9 +58,9 @@ impl HandedOver {
     }
 }
 
-impl Trainer for HandedOver {
+impl Trainer for QueueTrainer {
     fn train(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Trained, TrainerError> {
-        self.hand_over(model, job, Manner::Free)?.trained()
+        self.hand_over(model, job, JobConstraints::Free)?.trained()
     }
 
     fn train_within(
@@ -69,7 +69,7 @@ impl Trainer for HandedOver {
         job: &TrainingJob,
         constraints: Constraints<'_>,
     ) -> Result<Trained, TrainerError> {
-        self.hand_over(model, job, self.abilities.manner_within(constraints)?)?.trained()
+        self.hand_over(model, job, self.capabilities.manner_within(constraints)?)?.trained()
     }
 
     fn train_adapters(
@@ -79,16 +79,16 @@ impl Trainer for HandedOver {
         job: &TrainingJob,
         adapters: &Adapters,
     ) -> Result<Trained, TrainerError> {
-        self.hand_over(start, job, self.abilities.manner_of_adapters(base, adapters)?)?.trained()
+        self.hand_over(start, job, self.capabilities.manner_of_adapters(base, adapters)?)?.trained()
     }
 
     fn base_model(&mut self, job: &TrainingJob) -> Result<Parameters, TrainerError> {
-        self.abilities.base_model(job)
+        self.capabilities.base_model(job)
     }
 
     fn table(&mut self, job: &TrainingJob) -> Result<Cow<'_, Table>, TrainerError> {
-        let manner = self.abilities.manner_of_analysis(job)?;
-        self.hand_over(&no_model(), job, manner)?.rows().map(Cow::Owned)
+        let constraints = self.capabilities.manner_of_analysis(job)?;
+        self.hand_over(&no_model(), job, constraints)?.rows().map(Cow::Owned)
     }
 
     fn evaluate(&mut self, _: &Parameters, _: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError> {
@@ -120,7 +120,7 @@ mod tests {
     use crate::checkpoints::{Checkpoints, Keep, NotKept};
 
     /// An app that answers its job at the moment of its withdrawal.
-    struct InTheLastMoment(Mutex<Receiver<Said>>);
+    struct InTheLastMoment(Mutex<Receiver<RunnerMessage>>);
 
     impl Keep for InTheLastMoment {
         fn load(&self) -> Option<Zeroizing<Vec<u8>>> {
@@ -144,7 +144,7 @@ mod tests {
         }
 
         fn must_pause(&self) -> bool {
-            let Ok(Said::Job(job)) = self.0.lock().unwrap().try_recv() else { panic!("there is no job") };
+            let Ok(RunnerMessage::Job(job)) = self.0.lock().unwrap().try_recv() else { panic!("there is no job") };
             let Job { parameters, answer, .. } = *job;
             answer.finish(Trained { parameters, examples: 3, metrics: vec![] }).unwrap();
             true
@@ -159,7 +159,7 @@ mod tests {
         let model = Parameters::zeros(Arc::new(
             Layout::new(vec![TensorSpec { name: "w".to_owned(), shape: vec![2] }]).unwrap(),
         ));
-        let trained = HandedOver::new(say, Arc::default(), Abilities::default()).train(&model, &job).unwrap();
+        let trained = QueueTrainer::new(say, Arc::default(), Capabilities::default()).train(&model, &job).unwrap();
         assert_eq!((trained.parameters, trained.examples), (model, 3));
     }
 }

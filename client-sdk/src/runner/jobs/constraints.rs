@@ -13,12 +13,12 @@ use crate::trainer::{Constraints, Trained, Trainer, TrainerError, TrainingJob};
 /// The app's capabilities beyond training by a plan; empty by default. A job with other requirements is refused before
 /// the app gets it. `train_ready` supports all of the training requirements.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Abilities {
-    /// Supports anchors, frozen tensors and gradient corrections ([`Manner::Within`]).
+pub struct Capabilities {
+    /// Supports anchors, frozen tensors and gradient corrections ([`JobConstraints::Within`]).
     pub within: bool,
-    /// Supports adapters of a frozen model ([`Manner::Adapters`]).
+    /// Supports adapters of a frozen model ([`JobConstraints::Adapters`]).
     pub adapters: bool,
-    /// Answers analyses with rows ([`Manner::Analysis`]).
+    /// Answers analyses with rows ([`JobConstraints::Analysis`]).
     pub analyses: bool,
     /// Safetensors file of the base model, for tasks with adapters of a model that apps provide. It is read for each
     /// such job.
@@ -27,7 +27,7 @@ pub struct Abilities {
 
 /// Requirements of a job beyond its plan.
 #[derive(Clone, Debug, Default)]
-pub enum Manner {
+pub enum JobConstraints {
     /// Train a model by the plan, without constraints.
     #[default]
     Free,
@@ -53,11 +53,11 @@ pub enum Manner {
     Analysis(AnalyticsSpec),
 }
 
-impl Abilities {
+impl Capabilities {
     /// A training, with constraints if there are any.
-    pub(in crate::runner) fn manner_within(&self, constraints: Constraints<'_>) -> Result<Manner, TrainerError> {
+    pub(in crate::runner) fn manner_within(&self, constraints: Constraints<'_>) -> Result<JobConstraints, TrainerError> {
         if constraints.is_empty() {
-            return Ok(Manner::Free);
+            return Ok(JobConstraints::Free);
         }
         if !self.within {
             return Err(TrainerError::refused(
@@ -66,7 +66,7 @@ impl Abilities {
             ));
         }
         let Constraints { anchor, frozen, correction } = constraints;
-        Ok(Manner::Within { anchor: anchor.cloned(), frozen: frozen.to_vec(), correction: correction.cloned() })
+        Ok(JobConstraints::Within { anchor: anchor.cloned(), frozen: frozen.to_vec(), correction: correction.cloned() })
     }
 
     /// A training of adapters.
@@ -74,17 +74,17 @@ impl Abilities {
         &self,
         base: &Parameters,
         adapters: &Adapters,
-    ) -> Result<Manner, TrainerError> {
+    ) -> Result<JobConstraints, TrainerError> {
         if !self.adapters {
             return Err(TrainerError::refused(
                 "the task trains low-rank adapters, and this app does not say that its training does (option `trains_adapters`)",
             ));
         }
-        Ok(Manner::Adapters { base: base.clone(), adapters: adapters.clone() })
+        Ok(JobConstraints::Adapters { base: base.clone(), adapters: adapters.clone() })
     }
 
     /// An analysis of the app's rows.
-    pub(in crate::runner) fn manner_of_analysis(&self, job: &TrainingJob) -> Result<Manner, TrainerError> {
+    pub(in crate::runner) fn manner_of_analysis(&self, job: &TrainingJob) -> Result<JobConstraints, TrainerError> {
         let TrainingJob { task, analytics, .. } = job;
         if !self.analyses {
             return Err(TrainerError::refused(format!(
@@ -95,7 +95,7 @@ impl Abilities {
         let Some(words) = analytics else {
             return Err(TrainerError::failed(format!("task {task:?} does not say what its analysis is")));
         };
-        AnalyticsSpec::read(words).map(Manner::Analysis).map_err(TrainerError::refused)
+        AnalyticsSpec::read(words).map(JobConstraints::Analysis).map_err(TrainerError::refused)
     }
 
     /// The base model that the app provides.
@@ -116,7 +116,7 @@ fn read(file: &Path) -> Result<Parameters, Box<dyn Error + Send + Sync>> {
     Ok(checkpoint::read(&bytes, &layout)?)
 }
 
-impl Manner {
+impl JobConstraints {
     /// The anchor of the proximal term, if it is not the initial model.
     #[must_use]
     pub fn anchor(&self) -> Option<&Parameters> {

@@ -4,9 +4,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A mutex without poisoning: each call leaves the value valid, even after a panic in another.
 #[derive(Debug, Default)]
-pub struct Guarded<T: ?Sized>(Mutex<T>);
+pub struct PoisonFreeMutex<T: ?Sized>(Mutex<T>);
 
-impl<T> Guarded<T> {
+impl<T> PoisonFreeMutex<T> {
     /// Puts a value behind a lock.
     #[must_use]
     pub const fn new(value: T) -> Self {
@@ -14,7 +14,7 @@ impl<T> Guarded<T> {
     }
 }
 
-impl<T: ?Sized> Guarded<T> {
+impl<T: ?Sized> PoisonFreeMutex<T> {
     /// Locks the value; a panic in another holder does not poison it.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)

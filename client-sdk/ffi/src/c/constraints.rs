@@ -10,8 +10,8 @@ use super::arguments::{can_give, give};
 use super::code::TributaryCode;
 use super::job::{TributaryJob, if_so, with};
 use super::tensors::{TributaryTensor, give_tensor};
+use crate::constraints::Purpose;
 use crate::error::TributaryError;
-use crate::manner::Purpose;
 
 /// Purpose of a job. The jobs of one round may differ in it.
 #[repr(C)]
@@ -44,14 +44,14 @@ pub extern "C" fn tributary_job_purpose(job: TributaryJob, purpose: *mut Tributa
 /// in its options.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_job_anchor(job: TributaryJob, values: *mut *const f32, count: *mut usize) -> TributaryCode {
-    with(job, |handed_out| give_parameters(handed_out.job.manner().anchor(), values, count))
+    with(job, |handed_out| give_parameters(handed_out.job.constraints().anchor(), values, count))
 }
 
 /// OK if the tensor of this number, from 0, must stay as it is; NOTHING if it is to be trained, or does not exist. Only
 /// an app with `trains_within` in its options gets a job with such a tensor.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_job_is_frozen(job: TributaryJob, number: usize) -> TributaryCode {
-    with(job, |handed_out| Ok(if_so(handed_out.job.manner().is_frozen(number))))
+    with(job, |handed_out| Ok(if_so(handed_out.job.constraints().is_frozen(number))))
 }
 
 /// Points `values` to the addition to the gradient of every step, `count` floats in the order of the parameters;
@@ -63,7 +63,7 @@ pub extern "C" fn tributary_job_correction(
     values: *mut *const f32,
     count: *mut usize,
 ) -> TributaryCode {
-    with(job, |handed_out| give_parameters(handed_out.job.manner().correction(), values, count))
+    with(job, |handed_out| give_parameters(handed_out.job.constraints().correction(), values, count))
 }
 
 /// Points `values` to the frozen model, `count` floats, whose adapters the parameters of the job are; NOTHING if they
@@ -79,7 +79,7 @@ pub extern "C" fn tributary_job_base(
 ) -> TributaryCode {
     with(job, |handed_out| {
         can_give(scale, "scale")?;
-        let found = handed_out.job.manner().base();
+        let found = handed_out.job.constraints().base();
         let code = give_parameters(found.map(|(base, _)| base), values, count)?;
         if let Some((_, adapters)) = found {
             give(adapters.scale(), scale, "scale")?;

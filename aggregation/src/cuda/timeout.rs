@@ -7,7 +7,7 @@ use crate::gpu::GpuError;
 
 /// Timeout for a GPU without queued launches, plus about 50 ms for each launch: other programs may use the GPU too. A slower GPU is
 /// considered hung.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const DEVICE_TIMEOUT: Duration = Duration::from_secs(60);
 pub(super) const PATIENCE_PER_LAUNCH: Duration = Duration::from_secs(1);
 
 /// Polling interval: negligible next to the work, and long enough to leave the core idle.

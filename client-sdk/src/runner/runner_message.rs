@@ -12,7 +12,7 @@ use crate::participant::{Outcome, ParticipantError};
 pub type End = Result<Outcome, ParticipantError>;
 
 /// Sent by the participant's thread.
-pub(super) enum Said {
+pub(super) enum RunnerMessage {
     Job(Box<Job>),
     /// Wakes a caller that waits for a job; [`Ending`] has the outcome.
     Ended,

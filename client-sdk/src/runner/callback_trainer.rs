@@ -6,7 +6,7 @@ use std::time::Duration;
 use learning::{Adapters, MetricValue, Parameters, Table};
 
 use super::jobs::job::{Answer, Answered, Job, PAUSE_GRACE, no_model, rests};
-use super::jobs::manner::{Abilities, Manner};
+use super::jobs::constraints::{Capabilities, JobConstraints};
 use crate::trainer::{Constraints, Trained, Trainer, TrainerError, TrainingJob};
 
 /// A trainer for [`Driven`](crate::participant::Driven) that passes each job to a function, which answers it before it
@@ -14,27 +14,27 @@ use crate::trainer::{Constraints, Trained, Trainer, TrainerError, TrainingJob};
 /// [`Checkpoints::should_pause`](crate::Checkpoints::should_pause) is set and a checkpoint was saved: then the function
 /// is called again and resumes. The trainer does not evaluate models: metrics in an answer count as [`Answer::finish`]
 /// describes.
-pub struct Called<F> {
+pub struct CallbackTrainer<F> {
     call: F,
     examples: u64,
-    abilities: Abilities,
+    capabilities: Capabilities,
 }
 
-impl<F: FnMut(Job) + Send> Called<F> {
+impl<F: FnMut(Job) + Send> CallbackTrainer<F> {
     /// `examples`: the number of training examples of the device.
     pub fn new(examples: u64, call: F) -> Self {
-        Self { call, examples, abilities: Abilities::default() }
+        Self { call, examples, capabilities: Capabilities::default() }
     }
 
     /// Declares the function's capabilities beyond training by a plan.
     #[must_use]
-    pub fn with_abilities(self, abilities: Abilities) -> Self {
-        Self { abilities, ..self }
+    pub fn with_capabilities(self, capabilities: Capabilities) -> Self {
+        Self { capabilities, ..self }
     }
 
-    fn call(&mut self, parameters: &Parameters, job: &TrainingJob, manner: Manner) -> Result<Answered, TrainerError> {
+    fn call(&mut self, parameters: &Parameters, job: &TrainingJob, constraints: JobConstraints) -> Result<Answered, TrainerError> {
         let (answer, answered, taken_back) = Answer::to(job);
-        (self.call)(Job { parameters: parameters.clone(), training: job.clone(), manner, answer });
+        (self.call)(Job { parameters: parameters.clone(), training: job.clone(), constraints, answer });
         taken_back.take();
         match answered.try_recv() {
             Ok(answer) => answer,
@@ -44,9 +44,9 @@ impl<F: FnMut(Job) + Send> Called<F> {
     }
 }
 
-impl<F: FnMut(Job) + Send> Trainer for Called<F> {
+impl<F: FnMut(Job) + Send> Trainer for CallbackTrainer<F> {
     fn train(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Trained, TrainerError> {
-        self.call(model, job, Manner::Free)?.trained()
+        self.call(model, job, JobConstraints::Free)?.trained()
     }
 
     fn train_within(
@@ -55,8 +55,8 @@ impl<F: FnMut(Job) + Send> Trainer for Called<F> {
         job: &TrainingJob,
         constraints: Constraints<'_>,
     ) -> Result<Trained, TrainerError> {
-        let manner = self.abilities.manner_within(constraints)?;
-        self.call(model, job, manner)?.trained()
+        let constraints = self.capabilities.manner_within(constraints)?;
+        self.call(model, job, constraints)?.trained()
     }
 
     fn train_adapters(
@@ -66,17 +66,17 @@ impl<F: FnMut(Job) + Send> Trainer for Called<F> {
         job: &TrainingJob,
         adapters: &Adapters,
     ) -> Result<Trained, TrainerError> {
-        let manner = self.abilities.manner_of_adapters(base, adapters)?;
-        self.call(start, job, manner)?.trained()
+        let constraints = self.capabilities.manner_of_adapters(base, adapters)?;
+        self.call(start, job, constraints)?.trained()
     }
 
     fn base_model(&mut self, job: &TrainingJob) -> Result<Parameters, TrainerError> {
-        self.abilities.base_model(job)
+        self.capabilities.base_model(job)
     }
 
     fn table(&mut self, job: &TrainingJob) -> Result<Cow<'_, Table>, TrainerError> {
-        let manner = self.abilities.manner_of_analysis(job)?;
-        self.call(&no_model(), job, manner)?.rows().map(Cow::Owned)
+        let constraints = self.capabilities.manner_of_analysis(job)?;
+        self.call(&no_model(), job, constraints)?.rows().map(Cow::Owned)
     }
 
     fn evaluate(&mut self, _: &Parameters, _: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError> {

@@ -9,7 +9,31 @@ use crate::train::error::TrainError;
 use crate::train::examples::{Column, Examples, TargetColumn};
 
 /// The kind of model in errors.
-const KIND: &str = "graph";
+pub(super) const KIND: &str = "graph";
+
+/// Examples for a graph, without targets.
+#[derive(Clone, Copy, Debug)]
+pub struct GraphInputs<'a> {
+    /// For each input of the graph, the elements of all examples, one example after the other.
+    pub columns: &'a [Column<'a>],
+    /// Number of examples, at least 1.
+    pub count: usize,
+    /// Length of the sequences; 1 for a graph without.
+    pub length: usize,
+}
+
+impl<'a> GraphInputs<'a> {
+    /// As examples; nothing reads their targets.
+    pub(super) fn examples(self) -> Examples<'a> {
+        let Self { columns, count, length } = self;
+        Examples::Tensors { inputs: columns, targets: TargetColumn::Classes(&[]), count, length }
+    }
+
+    /// Batch and length of all examples.
+    pub(super) fn point(self) -> Point {
+        point(&self.examples(), self.count)
+    }
+}
 
 /// Batch and length of a chunk of examples.
 pub(super) fn point(examples: &Examples<'_>, batch: usize) -> Point {
@@ -63,7 +87,7 @@ pub(super) fn check_inputs(model: &GraphModel, examples: &Examples<'_>) -> Resul
     Ok(())
 }
 
-fn described(element: Element) -> &'static str {
+pub(super) fn described(element: Element) -> &'static str {
     match element {
         Element::F32 => "floats",
         Element::I64 => "integers",
@@ -194,8 +218,9 @@ pub(super) fn feed(executor: &mut Executor, examples: &Examples<'_>, chosen: &[u
                     into.extend(all[example * width..][..width].iter().map(|&value| i64::from(value)));
                 }
             }
+            (Column::Bool(all), Some(Tensor::Bool(into))) => gather(all, chosen, all.len() / count, into),
             // The examples were checked against the graph.
-            (Column::F32(_) | Column::I64(_) | Column::U32(_), _) => {}
+            (Column::F32(_) | Column::I64(_) | Column::U32(_) | Column::Bool(_), _) => {}
         }
     }
 }

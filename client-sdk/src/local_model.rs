@@ -18,7 +18,7 @@ use crate::personalize::PersonalTensors;
 #[cfg(feature = "models")]
 use crate::train::{
     Column, Device, GraphInputs, GraphOutput, GraphPredictor, Inputs, NamedTensor, Scores, TrainError, graph_of,
-    graph_output, in_order, scores,
+    in_order, scores,
 };
 
 /// A model. It cannot be printed, copied or serialized; it is erased when dropped.
@@ -184,7 +184,8 @@ impl Model {
         let model = graph_of(self.ready()?)?;
         let columns = in_order(model.graph(), inputs.iter().copied())?;
         let inputs = GraphInputs { columns: &columns, count, length };
-        Ok(graph_output(&model, self.parameters().values(), inputs)?)
+        let parameters = Arc::new(self.parameters().clone());
+        Ok(GraphPredictor::new(model, parameters)?.first_output(inputs)?)
     }
 
     /// The class of each row of `features`, which are concatenated rows of the model's input length.

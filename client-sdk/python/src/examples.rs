@@ -12,6 +12,7 @@ use crate::errors::UpdateError;
 pub(crate) enum GivenColumn<'py> {
     Floats(PyReadonlyArray1<'py, f32>),
     Integers(PyReadonlyArray1<'py, i64>),
+    Truths(PyReadonlyArray1<'py, bool>),
 }
 
 impl GivenColumn<'_> {
@@ -19,6 +20,7 @@ impl GivenColumn<'_> {
         match self {
             Self::Floats(values) => owned(values).map(Elements::F32),
             Self::Integers(values) => owned(values).map(Elements::I64),
+            Self::Truths(values) => owned(values).map(Elements::Bool),
         }
     }
 
@@ -27,6 +29,7 @@ impl GivenColumn<'_> {
         match self {
             Self::Floats(values) => values.as_slice().map(Column::F32).map_err(|_| not_contiguous()),
             Self::Integers(values) => values.as_slice().map(Column::I64).map_err(|_| not_contiguous()),
+            Self::Truths(values) => values.as_slice().map(Column::Bool).map_err(|_| not_contiguous()),
         }
     }
 }

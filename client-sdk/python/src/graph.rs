@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use client_sdk::Layout;
 use client_sdk::models::{Architecture, GraphModel, Loss};
-use client_sdk::train::{Derivative, GradientCheck, GraphInputs, Verified, graph_gradient, graph_output, verified};
+use client_sdk::train::{
+    Derivative, GradientCheck, GraphInputs, GraphPredictor, NamedTensor, Tensor as Elements, TrainError, Verified,
+    graph_gradient, verified,
+};
+use client_sdk::{Layout, Parameters};
 use graph_import::{Dropout, Imported, Options, Tensor, import};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
@@ -100,27 +103,45 @@ fn reported(derivative: &Derivative) -> serde_json::Value {
 pub(crate) struct Graph(Arc<GraphModel>);
 
 impl Graph {
+    /// Tensors of the graph's parameters.
+    fn layout(&self) -> PyResult<Layout> {
+        Architecture::Graph(Arc::clone(&self.0)).layout().map_err(|error| refused(error.to_string()))
+    }
+
     /// Whether a model has the graph's parameters.
     pub(crate) fn fits(&self, layout: &Layout) -> PyResult<()> {
-        let own = Architecture::Graph(Arc::clone(&self.0)).layout().map_err(|error| refused(error.to_string()))?;
-        if own == *layout { Ok(()) } else { Err(refused("the model has other tensors than its graph".to_owned())) }
+        if self.layout()? == *layout {
+            Ok(())
+        } else {
+            Err(refused("the model has other tensors than its graph".to_owned()))
+        }
     }
 
     /// The first output for its inputs.
     pub(crate) fn computed<'py>(
         &self,
         py: Python<'py>,
-        parameters: &[f32],
+        parameters: Parameters,
         inputs: &[GivenColumn<'_>],
         count: usize,
         length: usize,
     ) -> PyResult<GivenOutput<'py>> {
         let columns = inputs.iter().map(GivenColumn::column).collect::<PyResult<Vec<_>>>()?;
         let inputs = GraphInputs { columns: &columns, count, length };
-        let output = py.detach(|| graph_output(&self.0, parameters, inputs));
-        let output = output.map_err(|error| UpdateError::new_err(error.to_string()))?;
-        Ok((PyArray1::from_vec(py, output.values), output.shape))
+        let output = py.detach(|| first(&self.0, parameters, inputs));
+        let (values, shape) = output.map_err(|error| UpdateError::new_err(error.to_string()))?;
+        Ok((PyArray1::from_vec(py, values), shape))
     }
+}
+
+/// Elements and shape of the first output.
+fn first(
+    model: &Arc<GraphModel>,
+    parameters: Parameters,
+    inputs: GraphInputs<'_>,
+) -> Result<(Vec<f32>, Vec<usize>), TrainError> {
+    let output = GraphPredictor::new(Arc::clone(model), Arc::new(parameters))?.first_output(inputs)?;
+    Ok((output.values, output.shape))
 }
 
 #[pymethods]
@@ -144,7 +165,9 @@ impl Graph {
         count: usize,
         length: usize,
     ) -> PyResult<GivenOutput<'py>> {
-        self.computed(py, flat(&parameters)?, &inputs, count, length)
+        let parameters = Parameters::new(Arc::new(self.layout()?), flat(&parameters)?.to_vec());
+        let parameters = parameters.map_err(|error| UpdateError::new_err(error.to_string()))?;
+        self.computed(py, parameters, &inputs, count, length)
     }
 
     /// The gradient of the sum of the first output times `weights`, flat; as [`Self::output`].

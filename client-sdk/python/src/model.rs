@@ -87,7 +87,7 @@ impl Model {
     ) -> PyResult<GivenOutput<'py>> {
         let parameters = self.0.parameters();
         graph.fits(parameters.layout())?;
-        graph.computed(py, parameters.values(), &inputs, count, length)
+        graph.computed(py, parameters.clone(), &inputs, count, length)
     }
 
     /// The scores of each class for each row, before softmax; of the SDK's own models. No other thread may write to `rows` meanwhile:

@@ -101,9 +101,7 @@ def _by_name(inputs: Sequence[Input], given: Any) -> Mapping[str, Any]:
 def _numbers(one: Input, given: Any) -> np.ndarray:
     """The array of an input, if its elements are of the right kind."""
     array = _made(f"input {one.name!r} is", given)
-    kinds = {"f32": ("fiub", "numbers"), "i64": ("iub", "whole numbers")}
-    if one.element not in kinds:
-        raise _tributary.UpdateError(f"input {one.name!r} takes truth values, which only a Rust program can give; export it with numbers")
+    kinds = {"f32": ("fiub", "numbers"), "i64": ("iub", "whole numbers"), "bool": ("b", "truth values")}
     right, words = kinds[one.element]
     if array.dtype.kind not in right:
         raise _tributary.UpdateError(f"input {one.name!r} is an array of {array.dtype}; it must be of {words}")
@@ -133,6 +131,8 @@ def _flat(one: Input, array: np.ndarray) -> np.ndarray:
 
     if one.element == "f32":
         return _finite(f"input {one.name!r} has", array)
+    if one.element == "bool":
+        return np.array(array, dtype=np.bool_, order="C").reshape(-1)
     if array.size and not -(2**63) <= int(array.min()) <= int(array.max()) < 2**63:
         raise _tributary.UpdateError(f"input {one.name!r} has {array.max()}, which is no integer of 64 bits")
     return np.array(array, dtype=np.int64, order="C").reshape(-1)

@@ -44,6 +44,8 @@ pub enum Elements {
     F32(Vec<f32>),
     /// Integers.
     I64(Vec<i64>),
+    /// Truth values.
+    Bool(Vec<bool>),
 }
 
 impl Elements {
@@ -53,6 +55,7 @@ impl Elements {
         match self {
             Self::F32(values) => Column::F32(values),
             Self::I64(values) => Column::I64(values),
+            Self::Bool(values) => Column::Bool(values),
         }
     }
 }
@@ -63,6 +66,7 @@ impl From<Column<'_>> for Elements {
         match column {
             Column::F32(values) => Self::F32(values.to_vec()),
             Column::I64(values) => Self::I64(values.to_vec()),
+            Column::Bool(values) => Self::Bool(values.to_vec()),
             Column::U32(values) => Self::I64(values.iter().copied().map(i64::from).collect()),
         }
     }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use learning::{Adapters, MetricValue, Parameters, Table};
 
-use super::jobs::job::{Answer, Answered, Job, PAUSE_GRACE, no_model, rests};
 use super::jobs::constraints::{Capabilities, JobConstraints};
+use super::jobs::job::{Answer, Answered, Job, PAUSE_GRACE, no_model, rests};
 use crate::trainer::{Constraints, Trained, Trainer, TrainerError, TrainingJob};
 
 /// A trainer for [`Driven`](crate::participant::Driven) that passes each job to a function, which answers it before it
@@ -32,7 +32,12 @@ impl<F: FnMut(Job) + Send> CallbackTrainer<F> {
         Self { capabilities, ..self }
     }
 
-    fn call(&mut self, parameters: &Parameters, job: &TrainingJob, constraints: JobConstraints) -> Result<Answered, TrainerError> {
+    fn call(
+        &mut self,
+        parameters: &Parameters,
+        job: &TrainingJob,
+        constraints: JobConstraints,
+    ) -> Result<Answered, TrainerError> {
         let (answer, answered, taken_back) = Answer::to(job);
         (self.call)(Job { parameters: parameters.clone(), training: job.clone(), constraints, answer });
         taken_back.take();

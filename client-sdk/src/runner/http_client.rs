@@ -68,7 +68,9 @@ impl<C: HttpClient> Carrier for OverClient<C> {
         match said {
             ResponsePart::Head(head) => Ok(head.map(|()| Box::new(coming) as Box<dyn Pieces>)),
             ResponsePart::Failed(error) => Err(error),
-            ResponsePart::Piece(_) | ResponsePart::End => Err(TransportError::protocol("an answer came without its head")),
+            ResponsePart::Piece(_) | ResponsePart::End => {
+                Err(TransportError::protocol("an answer came without its head"))
+            }
         }
     }
 }

@@ -28,12 +28,12 @@
 
 pub mod asked;
 mod callback_trainer;
-mod queue_trainer;
 mod http_client;
 mod jobs;
 mod key_store;
 mod kind;
 mod options;
+mod queue_trainer;
 #[cfg(feature = "models")]
 mod ready;
 mod runner_message;
@@ -49,14 +49,14 @@ use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 pub use self::callback_trainer::CallbackTrainer;
-use self::queue_trainer::QueueTrainer;
 pub use self::http_client::{Exchange, HttpClient, OutgoingRequest, OverClient};
-pub use self::jobs::job::{Answer, Job, Overdue};
 pub use self::jobs::constraints::{Capabilities, JobConstraints};
+pub use self::jobs::job::{Answer, Job, Overdue};
 pub use self::jobs::update::{UpdateError, check_update, checked_rows};
 pub use self::key_store::KeyStore;
 pub use self::kind::Kind;
 pub use self::options::Options;
+use self::queue_trainer::QueueTrainer;
 #[cfg(feature = "models")]
 pub use self::ready::{labelled, named, train_ready};
 pub use self::runner_message::End;
@@ -257,7 +257,12 @@ impl Runner {
 }
 
 /// Runs the participant and its queries until the runner is gone.
-async fn attend(mut participant: Participant, mut asked: UnboundedReceiver<Ask>, say: &Sender<RunnerMessage>, ending: &Ending) {
+async fn attend(
+    mut participant: Participant,
+    mut asked: UnboundedReceiver<Ask>,
+    say: &Sender<RunnerMessage>,
+    ending: &Ending,
+) {
     let long = Duration::from_secs(3600);
     let end = loop {
         tokio::select! {

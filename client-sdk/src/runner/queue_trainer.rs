@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use learning::{Adapters, MetricValue, Parameters, Table};
 
-use super::jobs::job::{Answer, Answered, Job, PAUSE_GRACE, no_model, rests};
 use super::jobs::constraints::{Capabilities, JobConstraints};
+use super::jobs::job::{Answer, Answered, Job, PAUSE_GRACE, no_model, rests};
 use super::runner_message::{RunnerMessage, Switches};
 use crate::trainer::{Constraints, Trained, Trainer, TrainerError, TrainingJob};
 
@@ -30,7 +30,12 @@ impl QueueTrainer {
         Self { say, switches, capabilities }
     }
 
-    fn hand_over(&self, parameters: &Parameters, job: &TrainingJob, constraints: JobConstraints) -> Result<Answered, TrainerError> {
+    fn hand_over(
+        &self,
+        parameters: &Parameters,
+        job: &TrainingJob,
+        constraints: JobConstraints,
+    ) -> Result<Answered, TrainerError> {
         let (answer, answered, taken_back) = Answer::to(job);
         let handed = Job { parameters: parameters.clone(), training: job.clone(), constraints, answer };
         self.say

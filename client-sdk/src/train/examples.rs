@@ -1,5 +1,7 @@
 //! Borrowed training data.
 
+use std::ops::Range;
+
 use graph::Element;
 
 use super::error::TrainError;
@@ -48,6 +50,8 @@ pub enum Column<'a> {
     I64(&'a [i64]),
     /// Integers of a smaller range, for an input of integers.
     U32(&'a [u32]),
+    /// Truth values, for masks.
+    Bool(&'a [bool]),
 }
 
 impl Column<'_> {
@@ -57,6 +61,25 @@ impl Column<'_> {
             Self::F32(values) => (Element::F32, values.len()),
             Self::I64(values) => (Element::I64, values.len()),
             Self::U32(values) => (Element::I64, values.len()),
+            Self::Bool(values) => (Element::Bool, values.len()),
+        }
+    }
+
+    /// The elements of some of `count` examples, which all have the same number of elements.
+    ///
+    /// # Panics
+    /// If the range ends after `count`.
+    #[must_use]
+    pub fn part(self, range: &Range<usize>, count: usize) -> Self {
+        fn of<'a, T>(all: &'a [T], range: &Range<usize>, count: usize) -> &'a [T] {
+            let width = all.len() / count.max(1);
+            &all[range.start * width..range.end * width]
+        }
+        match self {
+            Self::F32(values) => Self::F32(of(values, range, count)),
+            Self::I64(values) => Self::I64(of(values, range, count)),
+            Self::U32(values) => Self::U32(of(values, range, count)),
+            Self::Bool(values) => Self::Bool(of(values, range, count)),
         }
     }
 }

@@ -37,10 +37,9 @@ pub use self::device::{Device, DeviceChoice, DeviceError};
 pub use self::error::TrainError;
 pub use self::examples::{Column, Examples, TargetColumn};
 pub use self::graph::{
-    Derivative, GradientCheck, GraphPredictor, NamedTensor, Tensor, Verified, training_speed, verified,
-    verify_gradients, verify_gradients_on,
+    Derivative, GradientCheck, GraphInputs, GraphOutput, GraphPredictor, NamedTensor, Tensor, Verified, graph_gradient,
+    training_speed, verified, verify_gradients, verify_gradients_on,
 };
-pub use self::graph::{GraphInputs, GraphOutput, graph_gradient, graph_output};
 pub(crate) use self::graph::{graph_of, in_order};
 pub use self::scores::{Inputs, Predictor, Scores, scores};
 

@@ -165,12 +165,8 @@ impl Prepared {
         for start in (0..asked.count).step_by(chunk) {
             let range = start..asked.count.min(start + chunk);
             let point = Point { batch: u32::try_from(range.len()).unwrap_or(u32::MAX), length: asked.length };
-            let found = if range.len() == asked.count {
-                self.predictor.compute(&asked.tensors.iter().collect::<Vec<_>>(), point)?
-            } else {
-                let part = asked.part(range);
-                self.predictor.compute(&part.tensors.iter().collect::<Vec<_>>(), point)?
-            };
+            let part: Vec<_> = asked.tensors.iter().map(|tensor| tensor.column().part(&range, asked.count)).collect();
+            let found = self.predictor.compute(&part, point)?;
             let found = found.into_iter().enumerate().filter(|(position, _)| served.outputs.contains(position));
             for (number, (_, tensor)) in found.enumerate() {
                 match outputs.get_mut(number) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use client_sdk::learning::Parameters;
 use client_sdk::models::Architecture;
 use client_sdk::runner::CallbackTrainer;
-use client_sdk::train::{Device, GraphInputs, graph_output};
+use client_sdk::train::{Device, GraphInputs, GraphPredictor};
 use client_sdk::{
     Cancel, Checkpoints, Dataset, ModelTrainer, Purpose, Trained, Trainer as _, TrainerError, TrainingJob, TrainingPlan,
 };
@@ -111,7 +111,7 @@ pub(crate) fn output(architecture: &Value, examples: Range<u8>) -> Vec<f32> {
     let (numbers, kinds) = (numbers(examples.clone()), kinds(examples.clone()));
     let columns = [Borrowed::F32(&numbers), Borrowed::I64(&kinds)];
     let inputs = GraphInputs { columns: &columns, count: examples.len(), length: 1 };
-    graph_output(&model, start(architecture).values(), inputs).unwrap().values
+    GraphPredictor::new(model, Arc::new(start(architecture))).unwrap().first_output(inputs).unwrap().values
 }
 
 pub(crate) fn bits(values: &[f32]) -> Vec<u32> {

@@ -55,7 +55,10 @@ pub enum JobConstraints {
 
 impl Capabilities {
     /// A training, with constraints if there are any.
-    pub(in crate::runner) fn manner_within(&self, constraints: Constraints<'_>) -> Result<JobConstraints, TrainerError> {
+    pub(in crate::runner) fn manner_within(
+        &self,
+        constraints: Constraints<'_>,
+    ) -> Result<JobConstraints, TrainerError> {
         if constraints.is_empty() {
             return Ok(JobConstraints::Free);
         }

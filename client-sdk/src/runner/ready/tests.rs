@@ -11,7 +11,7 @@ use wire::Digest;
 use super::*;
 use crate::models::{Architecture, Mlp};
 use crate::personalize::{LocalError, LocalRound, PersonalTensors, Personalizer};
-use crate::runner::{Capabilities, CallbackTrainer, Job};
+use crate::runner::{CallbackTrainer, Capabilities, Job};
 use crate::trainer::Trainer;
 
 const ALL: Capabilities = Capabilities { within: true, adapters: true, analyses: true, base_model: None };

@@ -9,6 +9,30 @@ use super::tensor::Tensor;
 use crate::train::error::TrainError;
 use crate::train::examples::{Column, Examples, TargetColumn};
 
+/// Examples for a graph, without targets.
+#[derive(Clone, Copy, Debug)]
+pub struct GraphInputs<'a> {
+    /// For each input of the graph, the elements of all examples, one example after the other.
+    pub columns: &'a [Column<'a>],
+    /// Number of examples, at least 1.
+    pub count: usize,
+    /// Length of the sequences; 1 for a graph without.
+    pub length: usize,
+}
+
+impl<'a> GraphInputs<'a> {
+    /// As examples; nothing reads their targets.
+    pub(super) fn examples(self) -> Examples<'a> {
+        let Self { columns, count, length } = self;
+        Examples::Tensors { inputs: columns, targets: TargetColumn::Classes(&[]), count, length }
+    }
+
+    /// Batch and length of all examples.
+    pub(super) fn point(self) -> Point {
+        point(&self.examples(), self.count)
+    }
+}
+
 /// Batch and length of a chunk of examples.
 pub(super) fn point(examples: &Examples<'_>, batch: usize) -> Point {
     let length = match examples {
@@ -73,7 +97,7 @@ fn check_ids(graph: &Graph, position: usize, column: &Column<'_>, width: usize) 
     let Some(size) = sizes.min() else { return Ok(()) };
     let is_outside = |id: &(usize, i64)| wrapped(id.1, size).is_none();
     let outside = match column {
-        Column::F32(_) => None,
+        Column::F32(_) | Column::Bool(_) => None,
         Column::I64(ids) => ids.iter().copied().enumerate().find(is_outside),
         Column::U32(ids) => ids.iter().map(|&id| i64::from(id)).enumerate().find(is_outside),
     };
@@ -205,8 +229,9 @@ pub(super) fn feed(executor: &mut Executor, examples: &Examples<'_>, chosen: &[u
                     into.extend(all[example * width..][..width].iter().map(|&value| i64::from(value)));
                 }
             }
+            (Column::Bool(all), Some(Tensor::Bool(into))) => gather(all, chosen, all.len() / count, into),
             // The examples were checked against the graph.
-            (Column::F32(_) | Column::I64(_) | Column::U32(_), _) => {}
+            (Column::F32(_) | Column::I64(_) | Column::U32(_) | Column::Bool(_), _) => {}
         }
     }
 }

@@ -26,12 +26,13 @@ mod imported;
 #[cfg(test)]
 mod tests;
 
+pub use self::examples::GraphInputs;
 pub(super) use self::examples::check;
 pub(super) use self::learner::GraphLearner;
 pub(super) use self::measures::evaluate;
 pub(super) use self::memory::chunk;
 pub(crate) use self::named::{graph_of, in_order};
-pub use self::predict::{GraphPredictor, NamedTensor};
+pub use self::predict::{GraphOutput, GraphPredictor, NamedTensor};
 pub use self::tensor::Tensor;
 pub use self::verify::{Derivative, GradientCheck, Verified, training_speed, verified};
-pub use self::verify::{GraphInputs, GraphOutput, graph_gradient, graph_output, verify_gradients, verify_gradients_on};
+pub use self::verify::{graph_gradient, verify_gradients, verify_gradients_on};

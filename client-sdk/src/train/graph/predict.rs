@@ -2,14 +2,26 @@
 
 use std::sync::Arc;
 
-use graph::{Element, Graph, GraphModel, Point};
+use graph::{Element, Graph, GraphModel, Point, infer};
 use learning::Parameters;
 
+use super::examples::{GraphInputs, check_inputs};
 use super::executor::Executor;
 use super::named::{KIND, described, in_order};
 use super::tensor::Tensor;
 use crate::models::Architecture;
+use crate::train::EVALUATION_BATCH;
 use crate::train::error::TrainError;
+use crate::train::examples::Column;
+
+/// The first output of a graph for some examples.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GraphOutput {
+    /// Its elements in row-major order.
+    pub values: Vec<f32>,
+    /// Its sizes, the number of examples first.
+    pub shape: Vec<usize>,
+}
 
 /// An input or output of a prediction.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,27 +61,88 @@ impl GraphPredictor {
     ///
     /// # Errors
     /// [`TrainError::Inputs`] names an input that is missing, unknown, or of a wrong type or size; otherwise as
-    /// [`Self::compute`].
+    /// [`Self::outputs`].
     pub fn predict(&mut self, inputs: &[NamedTensor]) -> Result<Vec<NamedTensor>, TrainError> {
-        let (ordered, point) = ordered(self.model.graph(), inputs)?;
-        let values: Vec<&Tensor> = ordered.iter().map(|given| &given.values).collect();
-        let outputs = self.compute(&values, point)?;
-        let shapes = self.executor.prepare(point).map_err(TrainError::Graph)?;
-        let named = self.model.graph().outputs.iter().zip(outputs).map(|(output, values)| NamedTensor {
-            name: output.name.clone(),
-            shape: shapes.get(output.value).shape.clone(),
-            values,
+        let (ordered, Point { batch, length }) = ordered(self.model.graph(), inputs)?;
+        let columns: Vec<_> = ordered.iter().map(|given| given.values.column()).collect();
+        self.outputs(GraphInputs { columns: &columns, count: batch as usize, length: length as usize })
+    }
+
+    /// All outputs of the graph, in its order, for inputs in its order. More than 64 examples are computed in batches of
+    /// 64, unless an output has a further axis that depends on the batch.
+    ///
+    /// # Errors
+    /// [`TrainError::NoExamples`]; [`TrainError::Inputs`] for inputs that do not fit the graph; otherwise as
+    /// [`Self::compute`].
+    pub fn outputs(&mut self, inputs: GraphInputs<'_>) -> Result<Vec<NamedTensor>, TrainError> {
+        check_inputs(&self.model, &inputs.examples())?;
+        let GraphInputs { columns, count, .. } = inputs;
+        let whole = inputs.point();
+        let together = if self.is_by_example(whole)? { EVALUATION_BATCH } else { count };
+        let mut outputs: Vec<NamedTensor> = Vec::new();
+        for start in (0..count).step_by(together) {
+            let range = start..count.min(start + together);
+            let part: Vec<_> = columns.iter().map(|column| column.part(&range, count)).collect();
+            let point = GraphInputs { columns: &part, count: range.len(), ..inputs }.point();
+            let found = self.compute(&part, point)?;
+            if outputs.is_empty() {
+                outputs = self.named(found, whole)?;
+            } else {
+                outputs.iter_mut().zip(&found).for_each(|(output, more)| output.values.append(more));
+            }
+        }
+        Ok(outputs)
+    }
+
+    /// The first output of the graph, which its loss is computed from.
+    ///
+    /// # Errors
+    /// As [`Self::outputs`].
+    pub fn first_output(&mut self, inputs: GraphInputs<'_>) -> Result<GraphOutput, TrainError> {
+        match self.outputs(inputs)?.into_iter().next() {
+            Some(NamedTensor { values: Tensor::F32(values), shape, .. }) => Ok(GraphOutput { values, shape }),
+            // A loss needs a first output of floats.
+            Some(NamedTensor { values: Tensor::I64(_) | Tensor::Bool(_), .. }) | None => {
+                Err(TrainError::OtherModel { kind: KIND })
+            }
+        }
+    }
+
+    /// Whether the sizes of all outputs, after their first axis, are those of a single example.
+    fn is_by_example(&self, Point { batch, length }: Point) -> Result<bool, TrainError> {
+        if batch as usize <= EVALUATION_BATCH {
+            return Ok(true);
+        }
+        let graph = self.model.graph();
+        let of = |batch| infer(graph, Point { batch, length }).map_err(TrainError::Graph);
+        let (one, two) = (of(1)?, of(2)?);
+        let mut sizes =
+            graph.outputs.iter().map(|output| [&one, &two].map(|shapes| &shapes.get(output.value).shape[1..]));
+        Ok(sizes.all(|[one, two]| one == two))
+    }
+
+    /// Outputs of the last batch with their names, and with the sizes that they have for `whole`.
+    fn named(&mut self, outputs: Vec<Tensor>, whole: Point) -> Result<Vec<NamedTensor>, TrainError> {
+        let last = self.prepared.unwrap_or(whole);
+        let shapes = self.executor.prepare(last).map_err(TrainError::Graph)?;
+        let named = self.model.graph().outputs.iter().zip(outputs).map(|(output, values)| {
+            let mut shape = shapes.get(output.value).shape.clone();
+            if let Some(batch) = shape.first_mut() {
+                *batch = whole.batch as usize;
+            }
+            NamedTensor { name: output.name.clone(), shape, values }
         });
         Ok(named.collect())
     }
 
-    /// All outputs of the graph, in its order, for the elements of its inputs, in its order.
+    /// All outputs of the graph, in its order, for the elements of its inputs, in its order. All examples are computed at
+    /// once.
     ///
     /// # Errors
     /// [`TrainError::Graph`] for a batch and length that the graph does not compute, before memory is allocated;
     /// [`TrainError::Inputs`] for a wrong type or number of elements; [`TrainError::Prediction`] names the node that
     /// cannot compute, for example an integer outside a table of embeddings.
-    pub fn compute(&mut self, inputs: &[&Tensor], point: Point) -> Result<Vec<Tensor>, TrainError> {
+    pub fn compute(&mut self, inputs: &[Column<'_>], point: Point) -> Result<Vec<Tensor>, TrainError> {
         let is_new = self.prepared != Some(point);
         self.prepared = None;
         let shapes = self.executor.prepare(point).map_err(TrainError::Graph)?;
@@ -80,14 +153,14 @@ impl GraphPredictor {
         }
         for (position, (input, given)) in graph.inputs.iter().zip(inputs).enumerate() {
             let expected = shapes.get(graph.input(position));
-            check(&input.name, (expected.element, expected.elements()), given)?;
+            check(&input.name, (expected.element, expected.elements()), *given)?;
         }
         if is_new {
             self.executor.set_parameters(self.parameters.values());
         }
         for (position, given) in inputs.iter().enumerate() {
             if let Some(target) = self.executor.input(position) {
-                target.clone_from(given);
+                target.copy_from(*given);
             }
         }
         self.executor.forward(None).map_err(|error| TrainError::Prediction(error.to_string()))?;
@@ -115,23 +188,24 @@ pub(super) fn ordered<'a>(
     let point = graph.point_of(&shapes).map_err(TrainError::Graph)?;
     for (input, given) in graph.inputs.iter().zip(&ordered) {
         let expected = given.shape.iter().fold(1_usize, |product, &size| product.saturating_mul(size));
-        check(&input.name, (input.element, expected), &given.values)?;
+        check(&input.name, (input.element, expected), given.values.column())?;
     }
     Ok((ordered, point))
 }
 
 /// Checks type and number of an input's elements.
-fn check(name: &str, (element, count): (Element, usize), given: &Tensor) -> Result<(), TrainError> {
-    if (given.element(), given.len()) == (element, count) {
+fn check(name: &str, right: (Element, usize), given: Column<'_>) -> Result<(), TrainError> {
+    if given.size() == right {
         return Ok(());
     }
-    let (expected, got) = (described(element), described(given.element()));
-    let what = format!("{count} {expected} as `{name}`, not {} {got}", given.len());
+    let [(count, expected), (len, got)] = [right, given.size()].map(|(element, count)| (count, described(element)));
+    let what = format!("{count} {expected} as `{name}`, not {len} {got}");
     Err(TrainError::Inputs { kind: KIND, what })
 }
 
 #[cfg(test)]
 mod tests {
+    use graph::{Arithmetic, Input, Node, Operation, Output, Parameter, Size, ValueId};
     use graph_import::{Imported, Options, import};
 
     use super::*;
@@ -174,6 +248,57 @@ mod tests {
             assert_eq!(said.shape, [4, 1]);
             assert!(said.values.f32().iter().zip(&expected).all(|(one, other)| (one - other).abs() < 1e-5), "{said:?}");
         }
+    }
+
+    #[test]
+    fn outputs_of_batches_equal_one_batch() {
+        let mut predictor = table();
+        let count = EVALUATION_BATCH + 3;
+        let numbers: Vec<f32> = (0..count * 4).map(|number| (number % 13) as f32 / 13.0).collect();
+        let kind: Vec<i64> = (0..count).map(|number| (number % 5) as i64).collect();
+        let columns = [Column::F32(&numbers), Column::I64(&kind)];
+        let all = predictor.outputs(GraphInputs { columns: &columns, count, length: 1 }).unwrap().remove(0);
+        assert_eq!((&all.name[..], &all.shape[..], all.values.len()), ("y", &[count, 1][..], count));
+        for example in [0, EVALUATION_BATCH - 1, EVALUATION_BATCH, count - 1] {
+            let columns = columns.map(|column| column.part(&(example..example + 1), count));
+            let one = predictor.outputs(GraphInputs { columns: &columns, count: 1, length: 1 }).unwrap().remove(0);
+            assert_eq!(one.shape, [1, 1]);
+            assert!((one.values.f32()[0] - all.values.f32()[example]).abs() < 1e-6);
+        }
+        let none = predictor.outputs(GraphInputs { columns: &columns, count: 0, length: 1 }).unwrap_err();
+        assert_eq!(none.to_string(), "there are no examples");
+    }
+
+    #[test]
+    fn outputs_across_the_batch_are_not_divided() {
+        // Each example times each example.
+        let transpose = Node {
+            name: String::new(),
+            operation: Operation::Transpose { order: vec![1, 0] },
+            inputs: vec![ValueId(0)],
+        };
+        let product = Node { name: String::new(), operation: Operation::MatMul, inputs: vec![ValueId(0), ValueId(2)] };
+        let scale = Operation::Arithmetic(Arithmetic::Mul);
+        let scaled = Node { name: String::new(), operation: scale, inputs: vec![ValueId(0), ValueId(1)] };
+        let graph = Graph {
+            version: Graph::VERSION,
+            lengths: None,
+            inputs: vec![Input { name: "x".into(), element: Element::F32, shape: vec![Size::BATCH, Size::fixed(1)] }],
+            parameters: vec![Parameter { name: "scale".into(), shape: vec![1] }],
+            constants: vec![],
+            nodes: vec![transpose, product, scaled],
+            outputs: [("y", 4), ("pairs", 3)]
+                .map(|(name, value)| Output { name: name.into(), value: ValueId(value) })
+                .to_vec(),
+        };
+        let model = Arc::new(GraphModel::new(graph, Loss::Mse).unwrap());
+        let layout = Arc::new(Architecture::Graph(Arc::clone(&model)).layout().unwrap());
+        let mut predictor = GraphPredictor::new(model, Arc::new(Parameters::new(layout, vec![2.0]).unwrap())).unwrap();
+        let count = EVALUATION_BATCH + 1;
+        let x: Vec<f32> = (0..count).map(|number| number as f32).collect();
+        let found = predictor.predict(&[floats("x", &[count, 1], &x)]).unwrap();
+        assert_eq!((&found[0].shape[..], &found[1].shape[..]), (&[count, 1][..], &[count, count][..]));
+        assert_eq!((found[0].values.f32()[3], found[1].values.f32()[3 * count + 64]), (6.0, 192.0));
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use graph::{Element, TensorType};
 
+use crate::train::examples::Column;
+
 /// Elements in row-major order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Tensor {
@@ -38,6 +40,40 @@ impl Tensor {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// The elements as an input of all examples.
+    #[must_use]
+    pub fn column(&self) -> Column<'_> {
+        match self {
+            Self::F32(values) => Column::F32(values),
+            Self::I64(values) => Column::I64(values),
+            Self::Bool(values) => Column::Bool(values),
+        }
+    }
+
+    /// Replaces the elements. Those of another type change nothing.
+    pub(super) fn copy_from(&mut self, column: Column<'_>) {
+        match (self, column) {
+            (Self::F32(own), Column::F32(values)) => values.clone_into(own),
+            (Self::I64(own), Column::I64(values)) => values.clone_into(own),
+            (Self::I64(own), Column::U32(values)) => {
+                own.clear();
+                own.extend(values.iter().map(|&value| i64::from(value)));
+            }
+            (Self::Bool(own), Column::Bool(values)) => values.clone_into(own),
+            (Self::F32(_) | Self::I64(_) | Self::Bool(_), _) => {}
+        }
+    }
+
+    /// Appends elements. Those of another type change nothing.
+    pub(super) fn append(&mut self, more: &Self) {
+        match (self, more) {
+            (Self::F32(own), Self::F32(more)) => own.extend_from_slice(more),
+            (Self::I64(own), Self::I64(more)) => own.extend_from_slice(more),
+            (Self::Bool(own), Self::Bool(more)) => own.extend_from_slice(more),
+            (Self::F32(_) | Self::I64(_) | Self::Bool(_), _) => {}
+        }
     }
 
     /// Zeros of a type.

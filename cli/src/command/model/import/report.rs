@@ -11,6 +11,9 @@ use graph::{Point, cost, infer};
 use super::rows::Compared;
 use crate::output::{Cells, Table, bytes, duration, number};
 
+/// Time below which two digits show nothing.
+const SHORT: Duration = Duration::from_millis(10);
+
 /// Output of an import.
 #[derive(serde::Serialize)]
 pub(super) struct Written {
@@ -101,8 +104,9 @@ impl Written {
             let (adds, memory) = (number(multiply_adds), bytes(memory));
             lines.push(format!("Training step: {adds} multiply-adds an example{at}; {memory} for {batch} of them"));
             if let Some(seconds) = seconds_per_1000_examples.and_then(|s| Duration::try_from_secs_f64(s).ok()) {
-                let seconds = duration(seconds);
-                lines.push(format!("Training on 1,000 examples: about {seconds} on one core of this machine"));
+                let shown =
+                    if seconds < SHORT { "less than 0.01 s".into() } else { format!("about {}", duration(seconds)) };
+                lines.push(format!("Training on 1,000 examples: {shown} on one core of this machine"));
             }
         }
         lines.extend(self.compared.as_ref().map(Compared::report));

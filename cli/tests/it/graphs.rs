@@ -165,7 +165,7 @@ fn import_names_what_is_wrong_with_rows() {
     };
     for (rows, why) in [
         (with(0, |numbers| numbers.name = "x"), "the graph has no `x`: its inputs are `numbers`, `kind`"),
-        (npz(&whole[1..]), "takes the inputs `numbers`, `kind`, each once"),
+        (npz(&whole[1..]), "takes the input `numbers`, which is missing; its inputs are"),
         (
             with(0, |numbers| numbers.header = "{'descr': '<f8', 'fortran_order': False, 'shape': (4, 2), }\n"),
             "the input `numbers` is float64, and the graph takes float32",

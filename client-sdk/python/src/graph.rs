@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use client_sdk::models::{Architecture, GraphModel, Loss};
 use client_sdk::train::{
-    Derivative, GradientCheck, GraphInputs, GraphPredictor, NamedTensor, Tensor as Elements, TrainError, Verified,
-    graph_gradient, verified,
+    Derivative, GradientCheck, GraphInputs, GraphPredictor, TrainError, Verified, graph_gradient, verified,
 };
 use client_sdk::{Layout, Parameters};
 use graph_import::{Dropout, Imported, Options, Tensor, import};

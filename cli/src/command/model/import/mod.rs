@@ -9,6 +9,7 @@ use client_sdk::train::{GradientCheck, Verified, verified};
 use graph::Loss;
 use graph_import::{Dropout, Imported, Options, import};
 use learning::{Parameters, checkpoint};
+use recipe::digest::sha256;
 
 use self::report::{Step, Trained, Written};
 use self::rows::Rows;
@@ -92,6 +93,7 @@ impl Import {
             operations,
             parameters: parameters.values().len() as u64,
             graph_bytes: json.len() as u64,
+            graph_sha256: sha256(&json),
             step: Step::of(&model, parameters.values()),
             compared,
             warnings: warnings.iter().map(ToString::to_string).chain(still).collect(),

@@ -8,6 +8,8 @@ use client_sdk::models::GraphModel;
 use client_sdk::train::{Derivative, training_speed};
 use graph::{Point, cost, infer};
 
+use wire::Digest;
+
 use super::rows::Compared;
 use crate::output::{Cells, Table, bytes, duration, number};
 
@@ -23,6 +25,8 @@ pub(super) struct Written {
     pub(super) operations: Vec<&'static str>,
     pub(super) parameters: u64,
     pub(super) graph_bytes: u64,
+    /// Digest of the graph's file, which apps can pin.
+    pub(super) graph_sha256: Digest,
     /// Cost of a training step with the longest sequences; absent if one example exceeds the limits at that length.
     pub(super) step: Option<Step>,
     /// Outputs of the sample rows; absent without `--rows`.
@@ -111,9 +115,10 @@ impl Written {
         }
         lines.extend(self.compared.as_ref().map(Compared::report));
         lines.push(format!(
-            "{}: the graph, {}\n{}: {} parameters",
+            "{}: the graph, {}, sha256 {}\n{}: {} parameters",
             self.graph.display(),
             bytes(self.graph_bytes),
+            self.graph_sha256,
             self.weights.display(),
             number(self.parameters)
         ));

@@ -93,7 +93,7 @@ mod tests {
         let elsewhere = check(&parameters, GradientCheck::Elsewhere).unwrap();
         assert!(elsewhere.derivatives.is_empty());
         let error = check(&parameters, GradientCheck::Rows(&[])).unwrap_err();
-        assert!(error.contains("the inputs `numbers`, `kind`, each once"), "{error}");
+        assert!(error.contains("the input `numbers`, which is missing"), "{error}");
         parameters[0] = f32::NAN;
         let error = check(&parameters, GradientCheck::Elsewhere).unwrap_err();
         assert!(error.contains("has a value that is not finite"), "{error}");

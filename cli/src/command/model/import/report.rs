@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use client_sdk::models::GraphModel;
 use client_sdk::train::{Derivative, training_speed};
 use graph::{Point, cost, infer};
-
 use wire::Digest;
 
 use super::rows::Compared;

@@ -313,7 +313,7 @@ mod tests {
             (vec![numbers(), integers("kind", &[2], &[1, 1])], "input `kind`: has the shape [2]; [batch] is right"),
             (vec![numbers(), floats("kind", &[1], &[0.0])], "1 integers as `kind`, not 1 floats"),
             (vec![floats("numbers", &[1, 4], &[0.0; 3]), kind(1)], "4 floats as `numbers`, not 3 floats"),
-            (vec![numbers(), kind(5)], "position 5 is outside an axis of 5"),
+            (vec![numbers(), kind(5)], "integers from 0 to 4 as its input `kind`, not 5 (example 0)"),
         ] {
             let error = predictor.predict(&inputs).unwrap_err().to_string();
             assert!(error.contains(why), "{error}");

@@ -189,7 +189,7 @@ mod tests {
         let (model, parameters) = table();
         for (inputs, why) in [
             (&rows(5)[..], "position 5 is outside an axis of 5"),
-            (&rows(4)[..1], "the input `kind`, which is missing"),
+            (&rows(4)[..1], "the input `numbers`, which is missing"),
         ] {
             let error = verify_gradients_on(&model, &parameters, inputs, 1).unwrap_err();
             assert!(error.contains(why), "{error}");

@@ -5,11 +5,8 @@ use client_sdk::participant::machine::Settings;
 use graph::{Element, Graph, Input, Output, Size, ValueId, encode};
 use recipe::digest::sha256;
 use serde_json::json;
-use wire::participant::Assignment;
 
 use super::size::refusal;
-use crate::support::cohort::Hub;
-use crate::support::device::{cohort, finish, published};
 use crate::support::settings;
 
 fn graph() -> Graph {
@@ -39,23 +36,4 @@ fn other_graph_is_refused_before_its_model_is_fetched() {
     });
     let expected = format!("the task's graph has the SHA-256 digest {}, which is not among", digest());
     assert!(told.starts_with(&expected), "{told}");
-}
-
-#[test]
-fn accepted_graph_and_ready_model_are_trained() {
-    let tweaks: [fn(&mut Assignment); 2] = [
-        |a| a.model.architecture = Some(json!({ "kind": "graph", "graph": graph(), "loss": {} })),
-        |a| a.model.architecture = Some(json!({ "kind": "linear" })),
-    ];
-    for tweak in tweaks {
-        let hub = Hub::new(3, 1);
-        hub.world(|world| world.tweak = Some(tweak));
-        let mut devices = cohort(&hub);
-        for device in &mut devices {
-            device.settings = accepting(digest());
-            device.restart();
-        }
-        finish(&hub, &mut devices);
-        assert_eq!(published(&hub), [(1, vec![0, 1, 2])]);
-    }
 }

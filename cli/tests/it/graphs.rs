@@ -182,7 +182,7 @@ fn import_names_what_is_wrong_with_rows() {
             with(1, |kind| kind.header = "{'descr': '<i4', 'fortran_order': False, 'shape': (8,), }\n"),
             "input `kind`: has the shape [8]; [batch] is right",
         ),
-        (with(1, |kind| kind.elements[24] = 5), "position 5 is outside an axis of 5"),
+        (with(1, |kind| kind.elements[24] = 5), "integers from 0 to 4 as its input `kind`, not 5 (example 3)"),
         (
             with(2, |y| y.header = "{'descr': '<f4', 'fortran_order': False, 'shape': (4,), }\n"),
             "the expected output `y` has the shape [4]; the graph computes [4, 1]",

@@ -127,7 +127,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// For [`Runner::start_with`](super::Runner::start_with) and [`CallbackTrainer::with_capabilities`](super::Called::with_capabilities).
+    /// For [`Runner::start_with`](super::Runner::start_with) and [`CallbackTrainer::with_capabilities`](super::CallbackTrainer::with_capabilities).
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
         Capabilities {

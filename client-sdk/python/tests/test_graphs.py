@@ -114,7 +114,7 @@ class Imports(unittest.TestCase):
             ({**inputs, "numbers": nan}, r"'numbers' has nan at \[2, 1\]"),
             ({**inputs, "numbers": inputs["numbers"] * 1e300}, "is no finite number of 32 bits"),
             ({**inputs, "kind": np.full(3, 2**63, np.uint64)}, "no integer of 64 bits"),
-            ({**inputs, "kind": [0, 1, 9]}, "position 9"),
+            ({**inputs, "kind": [0, 1, 9]}, r"takes integers from 0 to 4 as its input `kind`, not 9 \(example 2\)"),
             ({name: array[:0] for name, array in inputs.items()}, "there are no examples"),
             ({**inputs, "kind": [[0], [1, 2], [3]]}, "'kind' is nothing that NumPy makes an array of"),
         ]:

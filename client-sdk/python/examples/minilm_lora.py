@@ -22,10 +22,11 @@ from torch import nn
 
 TASK, WIDTH, HEADS, TOKENS = "newsgroups", 384, 12, 16
 #: Of a text's vector before the head.
-LENGTH = 12.0
+LENGTH = 32.0
 RANK, ALPHA, LAYERS = 16, 32.0, ("blocks.*.query.weight", "blocks.*.value.weight", "head.weight")
 #: Sites with other labels drift away from each other, so each takes one step in a round, and the coordinator's momentum does the rest.
-PLAN, SERVER = {"epochs": 1, "batch_size": 64, "learning_rate": 1.0}, {"name": "fed_avg_m", "learning_rate": 0.7, "momentum": 0.7}
+PLAN = {"epochs": 1, "batch_size": 64, "learning_rate": 0.4, "gradient_clip": 6.0}
+SERVER = {"name": "fed_avg_m", "learning_rate": 0.5, "momentum": 0.8}
 #: Names of the model's file, and what they are called here.
 NAMES = {
     "embeddings.LayerNorm.": "norm.",
@@ -158,7 +159,7 @@ def federated(model, folder, parts, rounds):
         "rounds": {"count": rounds, "select_max": len(parts), "collect_deadline_ms": 3_600_000},
         "selection": {"cohort": {"count": len(parts)}},
         "training": PLAN,
-        "aggregation": {"clip_range": 1.0, "optimizer": SERVER},
+        "aggregation": {"clip_range": 4.0, "optimizer": SERVER},
         "metrics": ["train_loss"],
     }
     operator.create(spec, model=model)

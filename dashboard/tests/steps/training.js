@@ -112,7 +112,6 @@ export async function lookingAtATask(page) {
   await completed('vitals');
   await page.goto(at('tasks/vitals'));
   await page.getByRole('slider', { name: 'Time per phase, by round' }).waitFor();
-  await page.getByText('across rounds: not protected', { exact: true }).waitFor();
   await shot(page, 'task');
   await page.getByRole('link', { name: 'Rounds' }).click();
   await page.getByRole('region', { name: 'Rounds, newest first' }).waitFor();

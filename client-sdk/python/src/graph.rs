@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use client_sdk::models::{Architecture, GraphModel, Loss};
-use client_sdk::train::{
-    Derivative, GradientCheck, GraphInputs, GraphPredictor, TrainError, Verified, graph_gradient, verified,
-};
+use client_sdk::train::{Derivative, GradientCheck, GraphInputs, GraphPredictor, Verified, graph_gradient, verified};
 use client_sdk::{Layout, Parameters};
 use graph_import::{Dropout, Imported, Options, Tensor, import};
 use numpy::{PyArray1, PyReadonlyArray1};
@@ -127,20 +125,10 @@ impl Graph {
     ) -> PyResult<GivenOutput<'py>> {
         let columns = inputs.iter().map(GivenColumn::column).collect::<PyResult<Vec<_>>>()?;
         let inputs = GraphInputs { columns: &columns, count, length };
-        let output = py.detach(|| first(&self.0, parameters, inputs));
-        let (values, shape) = output.map_err(|error| UpdateError::new_err(error.to_string()))?;
-        Ok((PyArray1::from_vec(py, values), shape))
+        let compute = || GraphPredictor::new(Arc::clone(&self.0), Arc::new(parameters))?.first_output(inputs);
+        let output = py.detach(compute).map_err(|error| UpdateError::new_err(error.to_string()))?;
+        Ok((PyArray1::from_vec(py, output.values), output.shape))
     }
-}
-
-/// Elements and shape of the first output.
-fn first(
-    model: &Arc<GraphModel>,
-    parameters: Parameters,
-    inputs: GraphInputs<'_>,
-) -> Result<(Vec<f32>, Vec<usize>), TrainError> {
-    let output = GraphPredictor::new(Arc::clone(model), Arc::new(parameters))?.first_output(inputs)?;
-    Ok((output.values, output.shape))
 }
 
 #[pymethods]

@@ -333,7 +333,7 @@ typedef struct TributaryColumn {
 typedef struct TributaryExamples {
   // One for each input of the graph, in any order.
   const struct TributaryColumn *columns;
-  // Number of `columns`.
+  // Number of `columns`: that of the graph's inputs.
   size_t column_count;
   // Targets for `cross_entropy` and `next_token`: a class for each example, or a token for each position.
   const uint32_t *classes;

@@ -44,7 +44,7 @@ pub enum Elements {
     F32(Vec<f32>),
     /// Integers.
     I64(Vec<i64>),
-    /// Truth values.
+    /// Truth values, for an input such as a mask.
     Bool(Vec<bool>),
 }
 
@@ -99,7 +99,7 @@ pub struct NamedExamples {
     pub inputs: Vec<(String, Elements)>,
     /// The targets of all examples.
     pub targets: Targets,
-    /// Number of examples.
+    /// Number of examples, at least 1.
     pub count: usize,
     /// Length of the sequences; 1 for a graph without.
     pub length: usize,

@@ -38,7 +38,7 @@ pub struct TributaryColumn {
 pub struct TributaryExamples {
     /// One for each input of the graph, in any order.
     pub columns: *const TributaryColumn,
-    /// Number of `columns`.
+    /// Number of `columns`: that of the graph's inputs.
     pub column_count: usize,
     /// Targets for `cross_entropy` and `next_token`: a class for each example, or a token for each position.
     pub classes: *const u32,

@@ -12,8 +12,7 @@ if ! command -v openssl >/dev/null; then
     echo "SKIPPED: there is no openssl, so no participant can be made that the contract is checked with"
     exit 77
 fi
-if ! { python3 -m venv "$work/venv" && timeout 300 "$work/venv/bin/pip" install --quiet --disable-pip-version-check \
-    --only-binary=:all: schemathesis==4.32.5 openapi-spec-validator==0.9.0 requests==2.34.2 openapi-python-client==0.29.1; } >"$work/pip.log" 2>&1; then
+if ! ./pypi.sh 300 "$work/venv" schemathesis==4.32.5 openapi-spec-validator==0.9.0 requests==2.34.2 openapi-python-client==0.29.1 >"$work/pip.log" 2>&1; then
     tail -n 3 "$work/pip.log"
     echo "SKIPPED: schemathesis and openapi-spec-validator cannot be had from PyPI, so nothing holds the coordinator to its document"
     exit 77

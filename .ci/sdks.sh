@@ -86,7 +86,8 @@ shift_in_python=() shift_in_python_driven=() shift_in_kotlin=() shift_in_kotlin_
 # What does not compile fails, and is not skipped.
 if has_kotlin; then
     compile_kotlin
-    jvm=(java -ea -cp "$work/kotlin/classes:$kotlin_path" -Djna.library.path="$libraries")
+    # Each process lives for seconds: the second compiler of a JVM would cost more than it saves.
+    jvm=(java -ea -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -cp "$work/kotlin/classes:$kotlin_path" -Djna.library.path="$libraries")
     "${jvm[@]}" org.tributary.tests.OptionsKt "$root/client-sdk/ffi/tests/options.json" "$work/options-kotlin"
     in_federation misuse "${jvm[@]}" org.tributary.tests.MisuseKt
     in_federation machine "${jvm[@]}" org.tributary.tests.DrivenKt

@@ -16,8 +16,8 @@ answer=$(bash -c "$(told curl)" 2>/dev/null)
 grep -q '"model_version":"2"' <<<"$answer" || { echo "the curl line of the demo was answered: $answer"; exit 1; }
 echo "demo --serve: version 2 answers the curl line"
 
-if ! { python3 -m venv "$work/venv" && timeout 300 "$work/venv/bin/pip" install --quiet --disable-pip-version-check --only-binary=:all: \
-    'tritonclient[http]==2.73.0' schemathesis==4.32.5 onnxruntime==1.32.0 protobuf==7.36.2; } >"$work/pip.log" 2>&1; then
+if ! "$here/pypi.sh" 300 "$work/venv" \
+    'tritonclient[http]==2.73.0' schemathesis==4.32.5 onnxruntime==1.32.0 protobuf==7.36.2 >"$work/pip.log" 2>&1; then
     tail -n 3 "$work/pip.log"
     echo "SKIPPED: tritonclient and schemathesis cannot be had from PyPI, so nobody else asked the model"
     exit 77

@@ -8,8 +8,7 @@ root=$(realpath "$(dirname "$0")/..")
 tests=$root/examples/silo/tests
 . "$root/.ci/torch.sh"
 python=$torch_python
-# With the standard library alone, and what else is there.
-"$python" "$root/client-sdk/python/tests/test_program.py"
+# What program.py does alone is tested with the SDK for Python (python.sh).
 "$python" "$tests/others.py"
 TRIBUTARY_BINARY=$binary "$python" "$tests/kills.py"
 "$python" "$tests/equality.py"

@@ -5,9 +5,7 @@ if [ -n "${TRIBUTARY_TORCH:-}" ]; then
     torch_home=${CARGO_TARGET_DIR:-$root/target}/torch
     if [ ! -e "$torch_home/complete" ]; then
         rm -rf "$torch_home"
-        python3 -m venv "$torch_home"
-        if timeout 900 "$torch_home/bin/pip" install --quiet --disable-pip-version-check --only-binary=:all: \
-            torch onnx onnxscript numpy safetensors scikit-learn peft accelerate; then
+        if "$root/.ci/pypi.sh" 900 "$torch_home" torch onnx onnxscript numpy safetensors scikit-learn peft accelerate; then
             touch "$torch_home/complete"
         else
             echo "SKIPPED: PyTorch cannot be had from PyPI, so nothing was tried with it"

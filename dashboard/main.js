@@ -9,8 +9,10 @@ import { SignIn } from './pages/sign-in.js';
 import { Tasks } from './pages/tasks.js';
 import { Task } from './pages/task.js';
 import { Round } from './pages/round.js';
+import { Region } from './pages/region.js';
 import { Join } from './pages/join.js';
 import { Participants } from './pages/participants.js';
+import { Participant } from './pages/participant.js';
 import { Privacy } from './pages/privacy.js';
 import { Devices } from './pages/devices.js';
 import { Tokens } from './pages/tokens.js';
@@ -27,7 +29,7 @@ const AREAS = [
   ['tokens', 'Tokens', 'key', 'admin'],
 ];
 /** Pages without an entry of their own in the navigation. */
-const OF_TASKS = new Set(['new', 'compare']);
+const OF_TASKS = new Set(['new', 'compare', 'regions']);
 const RANK = { viewer: 0, operator: 1, admin: 2 };
 
 /** What a role may do, so that pages offer nothing that would be refused. The coordinator decides. */
@@ -39,14 +41,19 @@ const rights = (me) => {
 /** Whether an area is offered: what some tasks' tokens, or other roles, are refused is not. */
 const isOffered = (needs, me) => !needs || (needs === 'whole' ? me.isWhole : me.mayAdmin);
 
+/** A number in an address; what is none stays as it is, and the coordinator says what is wrong: NaN is no key of a load, as it is never the same. */
+const numberOf = (text) => (Number.isNaN(Number(text)) ? text : Number(text));
+
 function page(route, me) {
   const [area = 'tasks', name, part, number, beside, other] = route;
   if (area === 'tasks' && name === undefined) return [html`<${Tasks} me=${me} />`, 'Tasks'];
   if (area === 'new') return [html`<${CreateTask} me=${me} />`, 'New task'];
   if (area === 'compare') return [html`<${Compare} tasks=${route.slice(1)} />`, 'Comparison'];
   if (area === 'tasks' && part === 'rounds' && beside === 'beside' && other) return [html`<${CompareRounds} task=${name} numbers=${[number, other]} />`, `${name}, comparison`];
-  if (area === 'tasks' && part === 'rounds' && number) return [html`<${Round} key=${`${name}/${number}`} task=${name} number=${Number(number)} me=${me} />`, `${name}, round ${number}`];
+  if (area === 'tasks' && part === 'rounds' && number) return [html`<${Round} key=${`${name}/${number}`} task=${name} number=${numberOf(number)} me=${me} />`, `${name}, round ${number}`];
   if (area === 'tasks') return [html`<${Task} key=${name} task=${name} tab=${part ?? 'overview'} me=${me} />`, name];
+  if (area === 'regions' && name) return [html`<${Region} key=${name} region=${name} />`, name];
+  if (area === 'participants' && name) return [html`<${Participant} key=${name} id=${name} me=${me} />`, 'Participant'];
   if (area === 'participants') return [html`<${Participants} me=${me} />`, 'Participants'];
   if (area === 'devices') return [html`<${Devices} />`, 'Devices'];
   if (area === 'privacy') return [html`<${Privacy} />`, 'Privacy'];
@@ -55,18 +62,25 @@ function page(route, me) {
   return [html`<${PageHead} heading="There is no such page" /><p><a href=${to('tasks')}>All tasks</a></p>`, 'Not found'];
 }
 
+const isDarkNow = () => {
+  const { theme } = document.documentElement.dataset;
+  return theme ? theme === 'dark' : matchMedia('(prefers-color-scheme: dark)').matches;
+};
+
+/** Changes the theme; returns the new one. */
 function toggleTheme() {
   const root = document.documentElement;
-  const dark = root.dataset.theme ? root.dataset.theme === 'dark' : matchMedia('(prefers-color-scheme: dark)').matches;
-  root.dataset.theme = dark ? 'light' : 'dark';
+  root.dataset.theme = isDarkNow() ? 'light' : 'dark';
   try {
     localStorage.setItem('tributary-theme', root.dataset.theme);
   } catch {
     // Storage may be switched off: the choice then lasts as long as the page.
   }
+  return root.dataset.theme;
 }
 
 function Shell({ me, onSignOut, children, area }) {
+  const [isDark, setDark] = useState(isDarkNow);
   const [open, setOpen] = useState(false);
   return html`
     <a class="skip" href="#content" onClick=${(event) => (event.preventDefault(), document.getElementById('content').focus())}>Skip to content</a>
@@ -83,7 +97,8 @@ function Shell({ me, onSignOut, children, area }) {
           </nav>
           <div class="me">
             <p><b>${me.name}</b><span class="note">${title(me.role)}</span></p>
-            <${Button} icon="moon" onClick=${toggleTheme}>Light or dark<//>
+            <a class="button button-plain" href="/docs/api"><${Icon} name="log" />API reference</a>
+            <${Button} icon="moon" onClick=${() => setDark(toggleTheme() === 'dark')}>${isDark ? 'Light theme' : 'Dark theme'}<//>
             <${Button} icon="out" onClick=${onSignOut}>Sign out<//>
           </div>
         </div>

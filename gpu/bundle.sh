@@ -28,7 +28,7 @@ for line in sys.stdin:
         print(told["executable"])' "$kind")
     strip --strip-all "$program" -o "$folder/bin/$name"
 }
-keep tributary tributary.bin -p tributary --features cuda,wgpu
+keep tributary tributary.bin -p tributary --features wgpu
 keep aggregation-devices devices.test -p aggregation --features cuda,wgpu --test devices
 keep aggregation-bench devices.bench -p aggregation --features cuda,wgpu --bench devices
 
@@ -38,7 +38,7 @@ if [ "${TRAINING:-yes}" = yes ]; then
     (
         # shellcheck disable=SC1091  # toolkit.sh has written it
         . "$target/toolkit/env"
-        keep tributary-train tributary.bin -p tributary --features train-cuda
+        keep tributary-train tributary.bin -p tributary --no-default-features --features train-cuda
         keep training-bench device-training.bin -p client-sdk --features cuda --bin device-training
         # The marking of candle's kernels as CUDA 12.4's is true if the assembler of 12.4 takes each of them.
         count=0

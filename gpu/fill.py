@@ -2,15 +2,14 @@
 """Fills the rows of docs/GPU.md that wait for a GPU from what run.sh printed, and shows what changed.
 
     fill.py JSON…             several files if sections were run in several calls; a later one wins
-    fill.py --check [JSON…]   changes nothing; fails if the rows of the page are not those that are known here, or if a section
-                              that was run fills no row
+    fill.py --check [JSON…]   changes nothing; fails if a row of the page is unknown here, or if a section that was run fills no row
 
-A row keeps its words, "not run", until its section was run.
+The page has a row once its section was run.
 """
 import json
 import pathlib
-import re
 import sys
+from typing import Callable, NamedTuple
 
 PAGE = pathlib.Path(__file__).resolve().parent.parent / "docs/GPU.md"
 START, END = "<!-- gpu/fill.py fills these rows -->", "<!-- end of the rows -->"
@@ -156,31 +155,40 @@ def binds(run):
     return ", ".join(f"{words} {value:.0f} %" for words, value in figures.items() if value is not None)
 
 
-# The first cell of a row: its section, and what it says of it.
+class Row(NamedTuple):
+    section: str
+    figure: Callable[[Run], str | None]
+    """What is measured, in words; None if the section was not run."""
+    run: str
+    """The sections that `run.sh` takes for it."""
+    goal: str
+
+
+# By the first cell of a row.
 ROWS = {
-    "conformance through CUDA": ("conformance", conformance("cuda")),
-    "conformance through Vulkan": ("conformance", conformance("wgpu")),
-    "masks, n = 1000, 10^7 words, 5 % dropouts": ("masks", masks),
-    "keystream applied there": ("masks", applied),
-    "one mask over 10^7 words, which is all transfers": ("masks", transfer),
-    "keystream applied through Vulkan, relative to CUDA": ("vulkan", vulkan),
-    "sums at once, 10^6 words and 1,000 masks each": ("sums", at_once),
-    "median of 100 vectors": ("robust", robust("median_s")),
-    "trimmed mean of 100 vectors": ("robust", robust("trimmed_mean_s")),
-    "Gram matrix of 100 vectors": ("robust", robust("gram_s")),
-    "whole demo, summed through CUDA": ("demo", demo("demo", "sum-cuda", "sum-cpu")),
-    "whole demo, summed through Vulkan": ("demo", demo("demo", "sum-wgpu", "sum-cpu")),
-    "whole demo, trained on CUDA": ("demo", trained),
-    "device lost in the middle of a round": ("loss", demo("loss", "lost", "sum-cpu")),
-    "process killed that holds the device": ("loss", killed),
-    "coordinator killed in the middle of rounds": ("federation", federation),
-    "training linear, relative to PyTorch": ("training", training("linear")),
-    "training mlp, relative to PyTorch": ("training", training("mlp")),
-    "training cnn, relative to PyTorch": ("training", training("cnn")),
-    "training gru, relative to PyTorch": ("training", training("gru")),
-    "update after 20 steps in f32, relative distance from the CPU's": ("training", deviation),
-    "compute-sanitizer": ("sanitizer", sanitizer),
-    "what binds the mask kernel (ncu)": ("ncu", binds),
+    "conformance through CUDA": Row("conformance", conformance("cuda"), "conformance", "every bit equals the CPU's"),
+    "conformance through Vulkan": Row("conformance", conformance("wgpu"), "conformance", "every bit equals the CPU's"),
+    "masks, n = 1000, 10^7 words, 5 % dropouts": Row("masks", masks, "masks", "2.5 s"),
+    "keystream applied there": Row("masks", applied, "masks", "1.0 TB/s"),
+    "one mask over 10^7 words, which is all transfers": Row("masks", transfer, "masks", ""),
+    "keystream applied through Vulkan, relative to CUDA": Row("vulkan", vulkan, "vulkan", "0.6"),
+    "sums at once, 10^6 words and 1,000 masks each": Row("sums", at_once, "sums", ""),
+    "median of 100 vectors": Row("robust", robust("median_s"), "robust", ""),
+    "trimmed mean of 100 vectors": Row("robust", robust("trimmed_mean_s"), "robust", ""),
+    "Gram matrix of 100 vectors": Row("robust", robust("gram_s"), "robust", ""),
+    "whole demo, summed through CUDA": Row("demo", demo("demo", "sum-cuda", "sum-cpu"), "demo", "the CPU's SHA-256"),
+    "whole demo, summed through Vulkan": Row("demo", demo("demo", "sum-wgpu", "sum-cpu"), "demo", "the CPU's SHA-256"),
+    "whole demo, trained on CUDA": Row("demo", trained, "demo", "the CPU's accuracy"),
+    "device lost in the middle of a round": Row("loss", demo("loss", "lost", "sum-cpu"), "loss", "the CPU's SHA-256"),
+    "process killed that holds the device": Row("loss", killed, "loss", "the next one works"),
+    "coordinator killed in the middle of rounds": Row("federation", federation, "federation", "the CPU's SHA-256"),
+    "training linear, relative to PyTorch": Row("training", training("linear"), "training pytorch", ""),
+    "training mlp, relative to PyTorch": Row("training", training("mlp"), "training pytorch", "0.8"),
+    "training cnn, relative to PyTorch": Row("training", training("cnn"), "training pytorch", "0.8"),
+    "training gru, relative to PyTorch": Row("training", training("gru"), "training pytorch", ""),
+    "update after 20 steps in f32, relative distance from the CPU's": Row("training", deviation, "training", ""),
+    "compute-sanitizer": Row("sanitizer", sanitizer, "sanitizer", "no errors"),
+    "what binds the mask kernel (ncu)": Row("ncu", binds, "ncu", "arithmetic"),
 }
 
 
@@ -188,22 +196,19 @@ def filled(page, run):
     """The page, and the sections of the rows that were filled."""
     before, rest = page.split(START)
     rows, after = rest.split(END)
-    lines, seen, sections = [], [], set()
-    for line in rows.splitlines():
-        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
-        if len(cells) == 4 and not re.fullmatch(r"[-:]*", cells[0]) and cells[0] != "What":
-            seen.append(cells[0])
-            section, figure = ROWS.get(cells[0], (None, lambda _: None))
-            words = figure(run)
-            if words:
-                sections.add(section)
-                date, gpu, driver = run.of[section]
-                cells[3] = f"{words}; {gpu}, driver {driver}, {date}"
-            elif section in run.sections and run.sections[section]["status"] != "ok":
-                cells[3] = f"**{run.sections[section]['status']}**: {run.sections[section]['reason'].strip('; ')}"
-            line = "| " + " | ".join(cells) + " |"
-        lines.append(line)
-    return f"{before}{START}{chr(10).join(lines)}\n{END}{after}", seen, sections
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in rows.splitlines() if line.startswith("|")]
+    shown, sections = {row[0]: row[3] for row in cells[2:]}, set()
+    for what, row in ROWS.items():
+        words = row.figure(run)
+        if words:
+            sections.add(row.section)
+            date, gpu, driver = run.of[row.section]
+            shown[what] = f"{words}; {gpu}, driver {driver}, {date}"
+        elif row.section in run.sections and run.sections[row.section]["status"] != "ok":
+            shown[what] = f"**{run.sections[row.section]['status']}**: {run.sections[row.section]['reason'].strip('; ').replace('|', '/')}"
+    lines = ["", "| What | `run.sh` | Goal | Figure |", "|---|---|---|---|"]
+    lines += [f"| {what} | `{row.run}` | {row.goal} | {shown[what]} |" for what, row in ROWS.items() if what in shown]
+    return f"{before}{START}{chr(10).join(lines)}\n{END}{after}", set(shown), sections
 
 
 def main():
@@ -211,9 +216,9 @@ def main():
     run = Run(files)
     page = PAGE.read_text()
     new, seen, sections = filled(page, run)
-    if seen != list(ROWS):
-        sys.exit(f"{PAGE.name} and fill.py have different rows: {sorted(set(seen) ^ set(ROWS)) or 'in another order'}")
-    of_rows = {section for section, _ in ROWS.values()}
+    if seen - set(ROWS):
+        sys.exit(f"{PAGE.name} has rows that are unknown here: {sorted(seen - set(ROWS))}")
+    of_rows = {row.section for row in ROWS.values()}
     silent = {name for name, section in run.sections.items() if name in of_rows and section["status"] == "ok"} - sections
     if check and silent:
         sys.exit(f"sections that were run and fill no row: {sorted(silent)}")
@@ -222,9 +227,8 @@ def main():
         sys.exit(f"no GPU was seen (section machine, nvidia-smi), so nothing is written of {sorted(unknown)}")
     if not check:
         PAGE.write_text(new)
-    for old, line in zip(page.splitlines(), new.splitlines()):
-        if old != line:
-            print(line)
+    known = page.splitlines()
+    print(*(line for line in new.splitlines() if line not in known), sep="\n")
 
 
 if __name__ == "__main__":

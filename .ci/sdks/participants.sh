@@ -157,10 +157,28 @@ assert (found["rows"], age["mean"], age["histogram"], group["counts"]) == (3, 50
 PYTHON
 }
 
-# A task of one participant for a graph with two inputs, two rounds long.
+# A task of one participant for a graph with three inputs, two rounds long: an imported one of two, whose result is 0 where `known` is false.
 graph_task() {
     "$binary" model import "$root/client-sdk/src/train/graph/imported/table.onnx" --loss mse --out "$work/table.graph.json" \
         --weights "$work/table.safetensors" >/dev/null
+    python3 - "$work/table.graph.json" <<'PYTHON'
+import json, sys
+graph = json.load(open(sys.argv[1]))
+inputs, batch = len(graph["inputs"]), {"factor": 1, "batch": 1}
+later = lambda value: value + (value >= inputs)
+graph["inputs"].append({"name": "known", "element": "bool", "shape": [batch]})
+for node in graph["nodes"]:
+    node["of"] = [later(value) for value in node["of"]]
+output, = graph["outputs"]
+end = inputs + 1 + len(graph["parameters"]) + len(graph.get("constants", [])) + len(graph["nodes"])
+graph["nodes"] += [
+    {"do": {"cast": {"to": "f32"}}, "of": [inputs]},
+    {"do": {"reshape": {"to": [batch, {"offset": 1}]}}, "of": [end]},
+    {"do": {"arithmetic": "mul"}, "of": [later(output["value"]), end + 1]},
+]
+output["value"] = end + 2
+json.dump(graph, open(sys.argv[1], "w"))
+PYTHON
     cat >"$work/graph.toml" <<'TOML'
 name = "graph"
 metrics = ["loss", "train_loss"]
@@ -306,8 +324,7 @@ PYTHON
 
 # Makes the Python package as a wheel would install it, and an interpreter with NumPy.
 python_package() {
-    command -v python3 >/dev/null && python3 -m venv "$work/venv" || return 1
-    timeout 120 "$work/venv/bin/pip" install --quiet --disable-pip-version-check --only-binary=:all: numpy || return 1
+    command -v python3 >/dev/null && "$root/.ci/pypi.sh" 120 "$work/venv" numpy || return 1
     mkdir "$work/python"
     cp -r "$root/client-sdk/python/tributary" "$work/python/"
     cp "$libraries/lib_tributary.so" "$work/python/tributary/_tributary.abi3.so"
@@ -316,9 +333,7 @@ python_package() {
 
 # Makes an interpreter that parses Kotlin and Swift.
 has_parsers() {
-    command -v python3 >/dev/null && python3 -m venv "$work/parsers" || return 1
-    timeout 120 "$work/parsers/bin/pip" install --quiet --disable-pip-version-check --only-binary=:all: \
-        tree-sitter==0.26.1 tree-sitter-kotlin==1.1.0 tree-sitter-swift==0.7.4
+    command -v python3 >/dev/null && "$root/.ci/pypi.sh" 120 "$work/parsers" tree-sitter==0.26.1 tree-sitter-kotlin==1.1.0 tree-sitter-swift==0.7.4
 }
 
 # Whether Kotlin can be compiled and run; sets $kotlin_path. The compiler comes from the package of a notebook kernel;
@@ -331,7 +346,7 @@ has_kotlin() {
         python3 -m zipfile -e "$work"/kotlin_jupyter_kernel*.whl "$work/wheel" || return 1
     fi
     if [ ! -e /usr/share/java/jna.jar ] && [ "$(id -u)" = 0 ]; then
-        { timeout 60 apt-get update -qq && timeout 120 apt-get install -qq -y --no-install-recommends libjna-java; } >/dev/null 2>&1 || true
+        { timeout 60 apt-get update -qq && timeout 120 apt-get -o DPkg::Lock::Timeout=100 install -qq -y --no-install-recommends libjna-java; } >/dev/null 2>&1 || true
     fi
     jna=/usr/share/java/jna.jar
     [ -e "$jna" ] || return 1
@@ -369,7 +384,7 @@ has_swift() {
     swift_root=${TRIBUTARY_SWIFT_ROOT:-$work/swift-root}
     [ ! -x "$swift_root/usr/bin/swiftc" ] || return 0
     [ "${TRIBUTARY_SWIFT:-}" = 1 ] && [ "$(id -u)" = 0 ] || return 1
-    command -v debootstrap >/dev/null || apt-get install -qq -y --no-install-recommends debootstrap >/dev/null 2>&1 || return 1
+    command -v debootstrap >/dev/null || apt-get -o DPkg::Lock::Timeout=100 install -qq -y --no-install-recommends debootstrap >/dev/null 2>&1 || return 1
     timeout 1200 debootstrap --variant=minbase --include=swiftlang,libc6-dev,libstdc++-14-dev trixie "$swift_root" >"$work/debootstrap.log" 2>&1
 }
 
@@ -399,7 +414,7 @@ has_aarch64() {
 # Builds the library as apps get it, and C programs with it: aarch64_programs PROFILE FEATURES [RUSTFLAGS]. Sets $in_aarch64, which runs them.
 aarch64_programs() {
     local name place=$work/aarch64-$1
-    (cd "$root" && RUSTFLAGS=${3:-} cargo-zigbuild zigbuild --locked --quiet --target aarch64-unknown-linux-gnu --profile "$1" --package tributary-ffi --lib \
+    (cd "$root" && unset RUSTC_WORKSPACE_WRAPPER && RUSTFLAGS=${3:-} cargo-zigbuild zigbuild --locked --quiet --target aarch64-unknown-linux-gnu --profile "$1" --package tributary-ffi --lib \
         --no-default-features --features "$2")
     mkdir "$place"
     cp "${CARGO_TARGET_DIR:-$root/target}/aarch64-unknown-linux-gnu/$1/libtributary_ffi.so" "$place/"
@@ -453,11 +468,13 @@ clip = { fixed = 2.0 }'
             local at=$moments
             [ "$name" = exact ] && [ "${*:$((index + 1)):1}" != shift_in_rust ] || at=
             options "$name$index" "$name" "{\"seed\": $((index + 7)), \"checkpoint_every_ms\": 0, \"privacy\": {\"max_epsilon\": 500.0, \"lifetime\": {\"epsilon\": 500.0}}}"
-            killed_at "$at" "${program[@]}" "$work/$name$index.json" "0.$((index + 1))" >"$work/$name$index.out" 2>"$work/$name$index.log" &
+            # The others would wait for one that fails.
+            { killed_at "$at" "${program[@]}" "$work/$name$index.json" "0.$((index + 1))" || { pkill -f "$work/$name[0-3].json"; false; }; } \
+                >"$work/$name$index.out" 2>"$work/$name$index.log" &
             pids+=($!)
         done
         for index in 0 1 2 3; do
-            wait "${pids[$index]}" || { cat "$work/$name$index.log" >&2; return 1; }
+            wait "${pids[$index]}" || { tail -n 20 "$work/$name"[0-3].{out,log} >&2; return 1; }
         done
     done
     for round in "exact 1" "exact 2" "private 1"; do
@@ -472,9 +489,22 @@ clip = { fixed = 2.0 }'
     done
     "$binary" model fetch exact --out "$work/exact.safetensors" >/dev/null
     "$binary" model fetch private --out "$work/private.safetensors" >/dev/null
-    python3 "$root/.ci/sdks/mean.py" "$work/exact.safetensors" 0.5 0.0001 >&2
-    python3 "$root/.ci/sdks/mean.py" "$work/private.safetensors" 0.25 0.6 >&2
+    python3 "$root/.ci/sdks/mean.py" "$work/exact.safetensors" 0.5 0.0001 >&2 || return 1
+    python3 "$root/.ci/sdks/mean.py" "$work/private.safetensors" 0.25 0.6 >&2 || return 1
     sha256sum <"$work/exact.safetensors"
+}
+
+# The same rounds, and the commands around them, through an HTTP proxy that alone resolves the coordinator's name and wants a password:
+# behind_proxy MOMENTS PROGRAM PROGRAM PROGRAM PROGRAM. The coordinator has a certificate for that name.
+behind_proxy() {
+    local port=${TRIBUTARY_SERVER##*:} proxy
+    python3 "$root/.ci/sdks/proxy.py" "$port" "$work/proxy" >"$work/tunnels" &
+    proxy=$!
+    until [ -s "$work/proxy" ]; do kill -0 "$proxy" || return 1; sleep 0.1; done
+    export TRIBUTARY_SERVER=https://fl.site.test:$port HTTPS_PROXY=http://ward:s3cret@$(<"$work/proxy")
+    rounds "$@" || return 1
+    # curl is among those who asked it.
+    kill -0 "$proxy" && [ "$(wc -l <"$work/tunnels")" -gt 8 ] || { cat "$work/tunnels" >&2; return 1; }
 }
 
 # The steps of a round at which a participant is killed.
@@ -484,7 +514,7 @@ steps="enrolled invited assigned shared fetched delivered middle trained answere
 # the participants themselves. With Kotlin there is a fourth, where a participant sends with the HTTP client of its JVM in the place of the
 # library's HTTPS.
 same_bits() {
-    local third=shift_in_python fourth=shift_in_kotlin mixed alike driven swift aarch64 lent
+    local third=shift_in_python fourth=shift_in_kotlin mixed alike driven swift aarch64 proxied lent
     [ ${#shift_in_python[@]} -gt 0 ] || third=shift_in_c
     [ ${#shift_in_kotlin[@]} -gt 0 ] || fourth=shift_in_c
     mixed=$(in_federation rounds "$steps" shift_in_rust shift_in_c $third $fourth)
@@ -506,6 +536,11 @@ same_bits() {
         [ "$aarch64" = "$alike" ] || { echo "on aarch64 the model differs: $aarch64, $alike"; return 1; }
         echo "the same bits: so did Rust, C, and two in C on aarch64, killed at every step"
     fi
+    for swift in "$fourth" ${shift_in_swift[0]:+shift_in_swift}; do
+        proxied=$(TRIBUTARY_HTTP_PUBLIC_NAMES='["localhost", "fl.site.test"]' in_federation behind_proxy "enrolled middle uploaded" shift_in_rust shift_in_c $third "$swift")
+        [ "$proxied" = "$alike" ] || { echo "through a proxy the model differs: $proxied, $alike"; return 1; }
+        echo "the same bits: so did Rust, C, ${third#shift_in_} and ${swift#shift_in_} through an HTTP proxy"
+    done
     [ ${#shift_in_kotlin_lent[@]} -gt 0 ] || return 0
     lent=$(in_federation rounds "enrolled middle uploaded" shift_in_rust shift_in_c shift_in_kotlin shift_in_kotlin_lent)
     [ "$lent" = "$alike" ] || { echo "over the app's own HTTP client the model differs: $lent, $alike"; return 1; }

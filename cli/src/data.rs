@@ -11,7 +11,7 @@ use datasets::{Dataset, Federated, Labelled, Partition, idx, synthetic, text};
 use serde_json::Value;
 
 use crate::failure::{Exit, Failure, Outcome, of_data};
-use crate::table_file::TablePath;
+use crate::table_file::{TablePath, parse_rename};
 use crate::task_input::{FlagValue, TaskInput};
 
 /// Part of a participant's shard that it keeps out of training, to evaluate the models it receives.
@@ -52,14 +52,32 @@ impl FromStr for DataChoice {
     }
 }
 
+/// The task's names for columns of a table of one's own.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct MapArgs {
+    /// Name of a column in your own table and the task's name for it, for example Alter=age; may be repeated
+    #[arg(long = "map", value_name = "OWN=TASK", value_parser = parse_rename)]
+    map: Vec<(String, String)>,
+}
+
+impl MapArgs {
+    /// The table with the task's names for its columns.
+    pub(crate) fn of(&self, table: &TablePath) -> TablePath {
+        table.renamed(&self.map)
+    }
+}
+
 /// Which data, dealt out how.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct DataArgs {
     /// Data: synthetic (the Synthetic(α, β) benchmark of Li et al. 2020, generated), mnist (10,000 digits, or IDX files in
     /// --data-dir), text (next-character prediction on input.txt in --data-dir, one participant per speaker), or your own
-    /// table, csv:FILE or parquet:FILE, whose columns the task names (`participant run`, `model evaluate`)
+    /// table, csv:FILE (also compressed with gzip) or parquet:FILE (or a folder of Parquet files), whose columns the task names
+    /// (`participant run`, `model evaluate`)
     #[arg(long, value_name = "DATA", default_value = "synthetic")]
     pub(crate) data: DataChoice,
+    #[command(flatten)]
+    map: MapArgs,
     /// Folder with data files; the program contains 10,000 MNIST digits
     #[arg(long, env = "TRIBUTARY_DATA_DIR", value_name = "DIR", required_if_eq("data", "text"))]
     pub(crate) data_dir: Option<PathBuf>,
@@ -90,13 +108,27 @@ impl DataArgs {
         self.seed.unwrap_or(SEED)
     }
 
+    /// One's own table, if the data are one.
+    ///
+    /// # Errors
+    /// Columns are renamed, and the data are no table.
+    pub(crate) fn table(&self) -> Outcome<Option<TablePath>> {
+        match &self.data {
+            DataChoice::Table(table) => Ok(Some(self.map.of(table))),
+            DataChoice::Ready(_) if self.map.map.is_empty() => Ok(None),
+            DataChoice::Ready(_) => {
+                Err(Failure::new(Exit::Usage, "--map renames columns of a table: add --data csv:FILE or parquet:FILE"))
+            }
+        }
+    }
+
     /// The ready source.
     ///
     /// # Errors
     /// A table was given without a task that names its columns.
     pub(crate) fn source(&self) -> Outcome<Source> {
         match &self.data {
-            DataChoice::Ready(source) => Ok(*source),
+            DataChoice::Ready(source) => self.table().map(|_| *source),
             DataChoice::Table(_) => {
                 let detail = "--data: tables of your own are for `participant run` and `model evaluate`, where a task names their \
                               columns; here it takes synthetic, mnist or text";
@@ -197,6 +229,7 @@ mod tests {
     fn args(data: Source) -> DataArgs {
         DataArgs {
             data: DataChoice::Ready(data),
+            map: MapArgs::default(),
             data_dir: None,
             partition: None,
             alpha: 1.0,

@@ -25,7 +25,7 @@ use std::process::ExitCode;
 
 use crate::command::Command;
 use crate::failure::{Exit, Failure};
-use crate::output::{Format, Output};
+use crate::output::{Format, Output, Reporting};
 
 /// Training on the CPU allocates and frees buffers all the time; this allocator keeps them (see docs/decisions).
 #[global_allocator]
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
         allocator::start(options);
     }
     let output = Output::new(cli.format);
-    let stream = cli.command.is_stream();
+    let reporting = if cli.command.is_stream() { Reporting::Events } else { Reporting::Envelope };
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     if matches!(cli.command, Command::Serve(_) | Command::Work(_)) {
         runtime.max_blocking_threads(allocator::BLOCKING_THREADS);
@@ -54,10 +54,10 @@ fn main() -> ExitCode {
         }
         Err(error) => Err(Failure::caused(Exit::Internal, "cannot start the threads", &error)),
     };
-    match outcome.and_then(|()| output::written(stream)) {
+    match outcome.and_then(|()| output::written(reporting)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            output.failure(&failure, stream);
+            output.failure(&failure, reporting);
             ExitCode::from(failure.exit as u8)
         }
     }
@@ -71,7 +71,7 @@ fn misunderstood(error: &clap::Error) -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 let failure = Failure::caused(Exit::Io, "stdout cannot be written", &error);
-                Output::new(Format::Text).failure(&failure, false);
+                Output::new(Format::Text).failure(&failure, Reporting::Envelope);
                 ExitCode::from(Exit::Io as u8)
             }
         };
@@ -81,7 +81,7 @@ fn misunderstood(error: &clap::Error) -> ExitCode {
         || arguments.windows(2).any(|pair| pair[0] == "--format" && pair[1] == "json");
     if is_json {
         let failure = Failure::new(Exit::Usage, error.to_string().trim_end());
-        Output::new(Format::Json).failure_for_programs(&failure, false);
+        Output::new(Format::Json).failure_for_programs(&failure, Reporting::Envelope);
     }
     ExitCode::from(Exit::Usage as u8)
 }

@@ -20,6 +20,7 @@ use crate::failure::{Exit, Failure, Outcome};
 mod escape;
 mod figures;
 mod growing;
+mod live;
 pub(crate) mod svg;
 mod table;
 mod width;
@@ -27,6 +28,7 @@ mod wrap;
 
 pub(crate) use figures::{bytes, day, duration, figure, number, when};
 pub(crate) use growing::GrowingTable;
+pub(crate) use live::{LOSS, LiveTable, headings};
 #[cfg(test)]
 pub(crate) use table::fits_eighty;
 pub(crate) use table::{Cells, Table};
@@ -41,6 +43,15 @@ pub(crate) enum Format {
     Text,
     /// For programs: one envelope, or one event per line for streaming commands.
     Json,
+}
+
+/// How a command reports to programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reporting {
+    /// One envelope at the end.
+    Envelope,
+    /// An event per line.
+    Events,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -252,7 +263,7 @@ impl Output {
     }
 
     /// Prints a failure: always to stderr, and for programs also as an envelope (or an event, in a stream).
-    pub(crate) fn failure(self, failure: &Failure, stream: bool) {
+    pub(crate) fn failure(self, failure: &Failure, reporting: Reporting) {
         let mut words = format!("error: {}", failure.title);
         if !failure.detail.is_empty() {
             words.push_str(&format!("\n  {}", failure.detail.replace('\n', "\n  ")));
@@ -265,15 +276,15 @@ impl Output {
         }
         words.push_str(&format!("\n  (exit code {}, see docs/EXIT_CODES.md)", failure.exit as u8));
         self.note(words);
-        self.failure_for_programs(failure, stream);
+        self.failure_for_programs(failure, reporting);
     }
 
     /// Prints a failure for programs only.
-    pub(crate) fn failure_for_programs(self, failure: &Failure, stream: bool) {
-        if stream {
-            self.event("failed", failure);
-        } else if self.format == Format::Json {
-            print(&json(&Envelope::new("error", failure)));
+    pub(crate) fn failure_for_programs(self, failure: &Failure, reporting: Reporting) {
+        match reporting {
+            Reporting::Events => self.event("failed", failure),
+            Reporting::Envelope if self.format == Format::Json => print(&json(&Envelope::new("error", failure))),
+            Reporting::Envelope => {}
         }
     }
 }
@@ -299,13 +310,13 @@ fn note_lost(error: &io::Error) {
     let _ = LOST.set((error.kind(), error.to_string()));
 }
 
-/// Checks that everything was written to stdout. A command that prints events (`stream`) succeeds even if the reader has closed its pipe.
+/// Checks that everything was written to stdout. A command that prints events succeeds even if the reader has closed its pipe.
 ///
 /// # Errors
 /// [`Exit::Io`] if output was lost.
-pub(crate) fn written(stream: bool) -> Outcome {
+pub(crate) fn written(reporting: Reporting) -> Outcome {
     match LOST.get() {
-        Some((io::ErrorKind::BrokenPipe, _)) if stream => Ok(()),
+        Some((io::ErrorKind::BrokenPipe, _)) if reporting == Reporting::Events => Ok(()),
         Some((_, why)) => {
             let detail = format!(
                 "stdout cannot be written: {why}; what the command did is done, and its output is not complete"

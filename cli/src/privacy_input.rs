@@ -27,7 +27,7 @@ pub(crate) const PRIVACY: &[Flag] = &[Flag {
         None,
     ),
     help: "Differential privacy: epsilon=E or noise=Z, and delta=D, mechanism=M, clip=S or clip=adaptive, sampling=poisson or \
-               fixed, rounds=T, accounting=general; for example epsilon=8,delta=1e-5",
+               fixed, rounds=T, participations=K, accounting=general; for example epsilon=8,delta=1e-5",
 }];
 
 /// `NORM`, `adaptive` or `adaptive:NORM`.

@@ -19,8 +19,10 @@ use task_spec::{TaskSpec, in_words, said_of, wrong_key};
 
 use crate::failure::{Exit, Failure, Outcome};
 
+mod download;
 mod graph;
 
+pub(crate) use download::download;
 pub(crate) use graph::{beside, read_graph};
 
 /// Largest task file that is read.
@@ -41,8 +43,12 @@ pub(crate) fn text(path: &Path) -> Outcome<String> {
 
 /// Reads a task file and fills in the tensors.
 pub(crate) fn read(path: &Path) -> Outcome<TaskSpec> {
-    let text = text(path)?;
-    let mut spec: TaskSpec = parse(&text).map_err(|error| wrong(path, error))?;
+    read_text(path, &text(path)?)
+}
+
+/// Reads the text of a task file and fills in the tensors.
+fn read_text(path: &Path, text: &str) -> Outcome<TaskSpec> {
+    let mut spec: TaskSpec = parse(text).map_err(|error| wrong(path, error))?;
     let unusable = "one key has a value that cannot work";
     read_graph(&mut spec.model, path)
         .map_err(|Incomplete { field, detail }| wrong(path, unusable).with_error(field, detail))?;
@@ -86,7 +92,7 @@ mod tests {
     use super::*;
     use crate::command::task::objections;
 
-    fn read_text(text: &str) -> Outcome<TaskSpec> {
+    fn read_file(text: &str) -> Outcome<TaskSpec> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("task.toml");
         std::fs::write(&path, text).unwrap();
@@ -101,7 +107,7 @@ mod tests {
 
     #[test]
     fn an_architecture_becomes_tensors() {
-        let spec = read_text("name = \"a\"\n[model.architecture]\nkind = \"mlp\"\nhidden = [3]\n").unwrap();
+        let spec = read_file("name = \"a\"\n[model.architecture]\nkind = \"mlp\"\nhidden = [3]\n").unwrap();
         let names: Vec<_> = spec.model.tensors.iter().map(|tensor| tensor.name.as_str()).collect();
         assert_eq!(names, ["fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias"]);
         assert_eq!(spec.model.tensors[0].shape, [3, 784]);
@@ -134,16 +140,16 @@ mod tests {
     fn tensors_that_contradict_the_architecture_are_refused() {
         let text = "name = \"a\"\n[model.architecture]\nkind = \"linear\"\ninputs = 2\nclasses = 2\n\
                     [[model.tensors]]\nname = \"w\"\nshape = [4]\n";
-        let failure = read_text(text).unwrap_err();
+        let failure = read_file(text).unwrap_err();
         assert_eq!(failure.more.errors[0].field, "model.tensors");
     }
 
     #[test]
     fn an_architecture_of_the_apps_own_needs_its_tensors() {
         let own = "name = \"a\"\n[model.architecture]\nkind = \"forest\"\n";
-        assert_eq!(read_text(own).unwrap_err().more.errors[0].field, "model.architecture");
+        assert_eq!(read_file(own).unwrap_err().more.errors[0].field, "model.architecture");
         let declared = format!("{own}[[model.tensors]]\nname = \"w\"\nshape = [4]\n");
-        assert_eq!(read_text(&declared).unwrap().model.tensors.len(), 1);
+        assert_eq!(read_file(&declared).unwrap().model.tensors.len(), 1);
     }
 
     #[test]
@@ -154,7 +160,7 @@ mod tests {
             ("name = \"a\"\n[model]\n[rounds]\ncount = \"ten\"\n", "count"),
             ("[model]\n", "name"),
         ] {
-            let failure = read_text(text).unwrap_err();
+            let failure = read_file(text).unwrap_err();
             assert_eq!(failure.exit, Exit::Configuration);
             let said = format!("{} {:?}", failure.detail, failure.more.errors);
             assert!(said.contains(key), "{said}");

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use learning::{Adapters, MetricValue, Parameters, Table};
 use task_spec::{Analytics, PERSONAL_PREFIX, TableSpec, TrainingPlan};
-use wire::Timestamp;
+use wire::{Digest, Timestamp};
 
 use crate::checkpoints::Checkpoints;
 
@@ -125,6 +125,13 @@ pub trait Trainer: Send {
     /// ([`Model::metrics`](crate::Model::metrics)). Default: false.
     fn measures_as_it_trains(&self) -> bool {
         false
+    }
+
+    /// The record of another coordinator's version that the last training's result comes from
+    /// (`SignedProvenance::sha256`), taken once. It is sent with the update, unmasked, and the next version's record names it. Default:
+    /// `None`.
+    fn record_below(&mut self) -> Option<Digest> {
+        None
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod apart;
 mod backed_up;
+mod counted;
 mod cursors;
 mod ends;
 mod forgotten;

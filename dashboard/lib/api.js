@@ -53,13 +53,29 @@ function brokenOff(error) {
   throw new Problem({ title: 'The answer broke off', detail: 'Whether the coordinator did what was asked for is not known.' });
 }
 
-async function request(method, path, { body, signal, quiet, seen, headers = {} } = {}) {
+/** JSON that is sent as it was written, for example since it has integers that a browser would round. */
+export class Written {
+  constructor(text) {
+    this.text = text;
+  }
+
+  /** Tells two bodies apart. */
+  toJSON() {
+    return this.text;
+  }
+}
+
+async function request(method, path, { body, bytes, signal, quiet, seen, headers = {} } = {}) {
   const init = { method, signal, headers: { ...headers } };
   if (seen) init.headers['if-match'] = seen[TAG];
   if (method !== 'GET') init.headers['tributary-request'] = 'dashboard';
   if (body !== undefined) {
     init.headers['content-type'] = 'application/json';
-    init.body = JSON.stringify(body);
+    init.body = body instanceof Written ? body.text : JSON.stringify(body);
+  }
+  if (bytes !== undefined) {
+    init.headers['content-type'] = 'application/octet-stream';
+    init.body = bytes;
   }
   const response = await answered(path, init, quiet);
   if (response.status === 204) return null;
@@ -78,11 +94,18 @@ export async function authority(signal) {
     throw problem;
   }
 }
+/** A file of the coordinator, as a whole. */
+export async function download(path, signal) {
+  const response = await answered(path, { method: 'GET', signal });
+  return response.blob().catch(brokenOff);
+}
 /** An answer that goes on for as long as somebody reads its body. */
 export const stream = (path, signal) => answered(path, { method: 'GET', signal });
 export const get = (path, options) => request('GET', path, options);
 /** With `seen`, a view as it was shown: it is done only if that is still so. */
 export const post = (path, body, options) => request('POST', path, { ...options, body: body ?? {} });
+export const put = (path, body, options) => request('PUT', path, { ...options, body });
+export const putBytes = (path, bytes, options) => request('PUT', path, { ...options, bytes });
 export const remove = (path, options) => request('DELETE', path, options);
 
 /** The view of what a list showed: items of a list have no tags. Refused, as a write is, if it is another by now. */

@@ -11,6 +11,8 @@ const BARS_MAX = 120;
 const TABLE_ROWS = 200;
 /** So many bars stand without gaps, which would flicker. */
 const CLOSE = 60;
+/** Pixels from which on a drag marks rounds, and rounds from which on there is something to zoom into. */
+const [DRAG_MIN, ZOOMED_FROM] = [8, 4];
 /** About so many lines across. */
 const LINES = 4;
 
@@ -23,6 +25,15 @@ export function ticks(low, high, wanted) {
   const found = [];
   for (let at = Math.ceil(low / step); at * step <= high + step * 1e-9; at++) found.push(Number((at * step).toPrecision(12)));
   return found;
+}
+
+/** Ticks of a logarithmic axis: 1, 2 and 5 times the powers of ten around two positive numbers, or the powers alone if they are many. */
+export function decades(low, high) {
+  const found = [];
+  for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power++) found.push(...[1, 2, 5].map((by) => Number((by * 10 ** power).toPrecision(12))));
+  const around = found.slice(found.findLastIndex((tick) => tick <= low), found.findIndex((tick) => tick >= high) + 1);
+  const inner = around.filter((tick) => Number.isInteger(Number(Math.log10(tick).toFixed(9))));
+  return around.length > 2 * LINES && inner.length > 1 ? [...new Set([around[0], ...inner, around.at(-1)])] : around;
 }
 
 /** Keeps the lowest and the highest of every stretch, of every key, so that no spike is lost. */
@@ -91,6 +102,25 @@ function extent(rows, series, stacked, marks, from, to) {
   return [Math.max(bottom, from ?? -Infinity), Math.min(top, to ?? Infinity)];
 }
 
+/** Least and greatest of the values that lines and bands have. */
+function ends(rows, series) {
+  let [low, high] = [Infinity, -Infinity];
+  for (const row of rows) {
+    for (const one of series) {
+      for (const name of one.band ? [one.low, one.high] : [one.key]) {
+        if (row[name] != null) [low, high] = [Math.min(low, row[name]), Math.max(high, row[name])];
+      }
+    }
+  }
+  return [low, high];
+}
+
+/** Where the charts of a page look: the round under the cursor, and the rounds from one to another, or all. */
+export function useView() {
+  const [view, setView] = useState({ cursor: null, range: null, by: null });
+  return { ...view, set: (more) => setView((before) => ({ ...before, ...(typeof more === 'function' ? more(before) : more) })) };
+}
+
 const lineOf = (points) => points.map(([x, y], at) => `${at === 0 ? 'M' : 'L'}${x.toFixed(1)} ${y.toFixed(1)}`).join('');
 
 /** Stretches without gaps. */
@@ -130,6 +160,29 @@ function Bars({ series, rows, x, y, width }) {
   });
 }
 
+const keyOf = (one) => one.key ?? one.high;
+/** The round that a point stands for, or the one in the middle of its rounds. */
+const middle = (row) => (row.x + (row.last ?? row.x)) / 2;
+
+function nearest(shown, value) {
+  const distance = (index) => Math.abs(middle(shown[index]) - value);
+  let best = 0;
+  for (let index = 1; index < shown.length; index++) if (distance(index) < distance(best)) best = index;
+  return best;
+}
+
+/** The hidden series after a click on one of them; if none would be left, all are shown. */
+function toggled(all, hidden, key) {
+  const next = hidden.includes(key) ? hidden.filter((one) => one !== key) : [...hidden, key];
+  return next.length === all.length ? [] : next;
+}
+
+/** What a colour stands for, and its value; with others beside it, a switch. */
+function Key({ one, text, isHidden, onToggle }) {
+  const content = html`<span class="swatch ${one.band ? 'swatch-band' : ''} tone-${one.tone}"></span>${one.name} <b>${text}</b>`;
+  return onToggle ? html`<button type="button" class="key" aria-pressed=${!isHidden} onClick=${onToggle}>${content}</button>` : html`<span class="key">${content}</span>`;
+}
+
 /** Calls `run` at once or, while a pointer is pressed, after the click, so that nothing moves away from under the pointer. */
 function afterPress(run) {
   if (document.querySelector(':active')) addEventListener('pointerup', () => setTimeout(run), { once: true });
@@ -139,34 +192,76 @@ function afterPress(run) {
 /**
  * `rows`: [{x: round, …}], by x. `series`: [{key, name, tone}], or with `band: true, low, high` a band. `marks`: horizontal
  * lines [{value, name}]. `format(value)` writes values with their unit; `from` and `to` are the ends
- * of what values can be, and 0 as `from` begins the axis there.
+ * of what values can be, and 0 as `from` begins the axis there. `isWhole`: there are no parts of one. Charts with one `view` share their
+ * cursor and the rounds that they show.
  */
-export function Chart({ heading, note, rows, series, stacked = false, marks = [], format = figure, from, to, unit = '', xName = 'Round' }) {
+export function Chart({ heading, note, rows, series: all, stacked = false, marks = [], format = figure, from, to, unit = '', xName = 'Round', isWhole = false, view }) {
   const [box, width] = useWidth();
-  const [at, setAt] = useState(null);
+  const own = useView();
+  const { cursor, range, set } = view ?? own;
+  const [hidden, setHidden] = useState([]);
+  const [isLogarithmic, setLogarithmic] = useState(false);
+  const [drag, setDrag] = useState(null);
+  const series = all.filter((one) => !hidden.includes(keyOf(one)));
   const shown = useMemo(() => {
-    if (stacked) return group(rows, series);
+    const within = range ? rows.filter((row) => row.x >= range[0] && row.x <= range[1]) : rows;
+    if (stacked) return group(within, series);
     const keys = series.filter((one) => !one.band).map((one) => one.key);
-    return thin(rows, keys.length > 0 ? keys : [series[0].high]);
-  }, [rows, stacked, series.map(({ key, high }) => key ?? high).join()]);
-  const [low, high] = extent(shown, series, stacked, marks, from, to);
+    return thin(within, keys.length > 0 ? keys : [series[0].high]);
+  }, [rows, stacked, series.map(keyOf).join(), range]);
+  // Of bars that stand on each other, a logarithm would make the lower ones look larger.
+  const [least, most] = stacked ? [0, 0] : ends(shown, series);
+  const mayBeLog = !stacked && least > 0 && most > least;
+  const logTicks = mayBeLog && isLogarithmic ? decades(least, most) : null;
+  const scale = logTicks ? Math.log10 : (value) => value;
+  const [low, high] = logTicks ? [logTicks[0], logTicks.at(-1)] : extent(shown, series, stacked, marks, from, to);
   const inner = { width: width - MARGIN.left - MARGIN.right, height: HEIGHT - MARGIN.top - MARGIN.bottom };
   const [first, last] = [shown[0]?.x ?? 0, shown.at(-1)?.last ?? shown.at(-1)?.x ?? 1];
   const pad = stacked ? 0.5 : 0;
   const x = (value) => MARGIN.left + (last - first + 2 * pad === 0 ? 0.5 : (value - first + pad) / (last - first + 2 * pad)) * inner.width;
-  const y = (value) => MARGIN.top + (1 - (value - low) / (high - low || 1)) * inner.height;
+  // Of nothing, or of zeros alone, an axis says nothing.
+  const isSomething = shown.some((row) => series.some((one) => row[keyOf(one)])) || marks.length > 0;
+  const across = isSomething ? (logTicks ?? ticks(low, high, LINES)) : [];
+  // Values without parts between them, such as bytes, may be the same in words.
+  const labelled = across.filter((tick, at) => at === 0 || format(tick) !== format(across[at - 1])).filter((tick) => !isWhole || Number.isInteger(tick));
+  const y = (value) => MARGIN.top + (1 - (scale(value) - scale(low)) / (scale(high) - scale(low) || 1)) * inner.height;
   const barWidth = Math.max(1, Math.min(36, (inner.width / Math.max(shown.length, 1)) * (shown.length > CLOSE ? 1 : 0.76)));
-  const current = at == null ? null : shown[Math.min(at, shown.length - 1)];
+  const at = cursor == null || shown.length === 0 ? null : nearest(shown, cursor);
+  const current = at == null ? null : shown[at];
+  const setAt = (index) => set({ cursor: middle(shown[index]), by: heading });
+  // Who leaves this chart takes along a cursor that was set here, and no other.
+  const leave = () => set((before) => (before.by === heading ? { cursor: null, by: null } : {}));
   const label = (row) => (row.last !== undefined && row.last !== row.x ? `${xName}s ${integer(row.x)}–${integer(row.last)}, mean` : `${xName} ${integer(row.x)}`);
   const value = (row, one) => (one.band ? (row[one.low] == null ? NOTHING : `${format(row[one.low])} to ${format(row[one.high])}`) : format(row[one.key]));
   const spoken = current ? `${label(current)}: ${series.map((one) => `${one.name} ${value(current, one)}`).join(', ')}` : 'Arrow keys move through the rounds';
 
+  const valueAt = (left) => first - pad + ((left - MARGIN.left) / inner.width) * (last - first + 2 * pad);
+  const leftOf = (event) => event.clientX - event.currentTarget.getBoundingClientRect().left;
   const point = (event) => {
-    const left = event.clientX - event.currentTarget.getBoundingClientRect().left;
-    const distance = (row) => Math.abs(x((row.x + (row.last ?? row.x)) / 2) - left);
-    let best = 0;
-    shown.forEach((row, index) => distance(row) < distance(shown[best]) && (best = index));
-    setAt(best);
+    // A pointer that rests while the page moves below it points at nothing.
+    if (event.movementX === 0 && event.movementY === 0) return;
+    const left = leftOf(event);
+    if (drag) setDrag({ ...drag, to: Math.max(MARGIN.left, Math.min(width - MARGIN.right, left)) });
+    if (shown.length > 0) setAt(nearest(shown, valueAt(left)));
+  };
+  const press = (event) => {
+    if (event.button !== 0) return;
+    event.currentTarget.setPointerCapture(event.pointerId);
+    setDrag({ from: leftOf(event), to: leftOf(event) });
+  };
+  const release = () => {
+    if (drag && Math.abs(drag.to - drag.from) >= DRAG_MIN) zoom(...[drag.from, drag.to].map(valueAt).sort((one, other) => one - other));
+    setDrag(null);
+  };
+  /** Shows the rounds between two values, at least two of them. */
+  const zoom = (begin, end) => {
+    const [one, other] = [Math.max(rows[0].x, Math.ceil(begin)), Math.min(rows.at(-1).x, Math.floor(end))];
+    if (other > one) set({ range: one <= rows[0].x && other >= rows.at(-1).x ? null : [one, other], cursor: null });
+  };
+  /** Half or twice as many rounds, around the cursor or up to the latest. */
+  const step = (by) => {
+    const [centre, reach] = [cursor ?? last, ((last - first) / 2) * by];
+    zoom(Math.min(centre - reach, last - 2 * reach), Math.max(centre + reach, first + 2 * reach));
   };
   const move = (event) => {
     const end = shown.length - 1;
@@ -175,7 +270,8 @@ export function Chart({ heading, note, rows, series, stacked = false, marks = []
     if (event.key in steps) next = (at ?? (steps[event.key] > 0 ? -1 : end + 1)) + steps[event.key];
     else if (event.key === 'Home') next = 0;
     else if (event.key === 'End') next = end;
-    else if (event.key === 'Escape') return setAt(null);
+    else if (event.key === '+' || event.key === '-') return step(event.key === '+' ? 0.5 : 2);
+    else if (event.key === 'Escape') return set(cursor == null ? { range: null } : { cursor: null });
     else return undefined;
     event.preventDefault();
     return setAt(Math.max(0, Math.min(end, next)));
@@ -183,15 +279,19 @@ export function Chart({ heading, note, rows, series, stacked = false, marks = []
 
   return html`
     <figure class="chart">
-      <figcaption><span class="chart-heading">${heading}</span>${unit && html`<span class="chart-unit">${unit}</span>`}</figcaption>
-      <p class="readout" aria-hidden="true">
+      <figcaption><span class="chart-heading">${heading}</span><span class="chart-tools">${unit && html`<span class="chart-unit">${unit}</span>`}
+        ${mayBeLog && html`<button type="button" class="button" aria-pressed=${isLogarithmic} aria-label=${`Log axis: ${heading}`} onClick=${() => setLogarithmic(!isLogarithmic)}>Log</button>`}
+        ${last - first >= ZOOMED_FROM && html`<button type="button" class="button" aria-label=${`Zoom in: ${heading}`} onClick=${() => step(0.5)}>Zoom in</button>`}
+        ${range && html`<button type="button" class="button" aria-label=${`All ${xName.toLowerCase()}s: ${heading}`} onClick=${() => set({ range: null })}>All</button>`}</span></figcaption>
+      <div class="readout">
         <span class="readout-x">${current ? label(current) : shown.length ? `Latest: ${label(shown.at(-1))}` : ''}</span>
-        ${series.map((one) => html`<span class="key"><span class="swatch ${one.band ? 'swatch-band' : ''} tone-${one.tone}"></span>${one.name} <b>${shown.length ? value(current ?? shown.at(-1), one) : NOTHING}</b></span>`)}
-      </p>
+        ${all.map((one) => html`<${Key} ...${{ one, isHidden: hidden.includes(keyOf(one)), text: shown.length ? value(current ?? shown.at(-1), one) : NOTHING }} onToggle=${all.length > 1 && (() => setHidden(toggled(all, hidden, keyOf(one))))} />`)}
+      </div>
       <div class="plot" ref=${box} tabindex="0" role="slider" aria-label=${`${heading}, by ${xName.toLowerCase()}`} aria-valuemin=${first} aria-valuemax=${last}
-        aria-valuenow=${current?.x ?? last} aria-valuetext=${spoken} onPointerMove=${point} onPointerLeave=${() => setAt(null)} onKeyDown=${move} onBlur=${() => afterPress(() => setAt(null))}>
+        aria-valuenow=${current?.x ?? last} aria-valuetext=${spoken} onPointerDown=${press} onPointerMove=${point} onPointerUp=${release} onPointerCancel=${() => setDrag(null)} onPointerLeave=${() => (setDrag(null), leave())} onKeyDown=${move} onBlur=${() => afterPress(leave)}>
         <svg width=${width} height=${HEIGHT} viewBox=${`0 0 ${width} ${HEIGHT}`} aria-hidden="true">
-          ${ticks(low, high, LINES).map((tick) => html`
+          ${across.length === 0 && html`<text class="tick" x=${MARGIN.left + inner.width / 2} y=${HEIGHT / 2} text-anchor="middle">nothing so far</text>`}
+          ${labelled.map((tick) => html`
             <line class="grid" x1=${MARGIN.left} x2=${width - MARGIN.right} y1=${y(tick)} y2=${y(tick)} />
             <text class="tick" x=${MARGIN.left - 8} y=${y(tick) + 4} text-anchor="end">${format(tick)}</text>`)}
           <text class="tick" x=${MARGIN.left - 8} y=${HEIGHT - 10} text-anchor="end">${xName}</text>
@@ -201,6 +301,7 @@ export function Chart({ heading, note, rows, series, stacked = false, marks = []
           ${marks.map((mark) => html`
             <line class="limit" x1=${MARGIN.left} x2=${width - MARGIN.right} y1=${y(mark.value)} y2=${y(mark.value)} />
             <text class="limit-name" x=${width - MARGIN.right} y=${y(mark.value) + (y(mark.value) < 30 ? 14 : -6)} text-anchor="end">${mark.name}</text>`)}
+          ${drag && html`<rect class="brush" x=${Math.min(drag.from, drag.to)} y=${MARGIN.top} width=${Math.abs(drag.to - drag.from)} height=${inner.height} />`}
           ${current && html`<line class="cursor" x1=${x((current.x + (current.last ?? current.x)) / 2)} x2=${x((current.x + (current.last ?? current.x)) / 2)} y1=${MARGIN.top} y2=${HEIGHT - MARGIN.bottom} />`}
           <line class="axis" x1=${MARGIN.left} x2=${width - MARGIN.right} y1=${HEIGHT - MARGIN.bottom} y2=${HEIGHT - MARGIN.bottom} />
         </svg>

@@ -66,3 +66,33 @@ export const words = (name) => String(name).replaceAll('_', ' ').toLowerCase();
 export const title = (name) => words(name).replace(/^./, (first) => first.toUpperCase());
 export const short = (digest) => String(digest ?? '').slice(0, 12);
 export const plural = (count, one, many = `${one}s`) => `${integer(count)} ${count === 1 ? one : many}`;
+
+/** A value of a table as a text. */
+export const written = (value) => (value == null ? '' : value instanceof Date ? value.toISOString() : String(value));
+
+/** What a spreadsheet would take for a formula. */
+const FORMULA = /^[=+\-@\t\r]/;
+/** Rows as comma-separated values (RFC 4180). Texts that a spreadsheet would compute begin with an apostrophe. */
+export const csv = (rows) =>
+  rows.map((row) => row.map((value) => {
+    const text = typeof value === 'string' && FORMULA.test(value) ? `'${value}` : written(value);
+    return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  }).join(',')).join('\r\n') + '\r\n';
+
+/** A space as wide as a digit, and one as wide as a point. */
+const [DIGIT, POINT] = ['\u2007', '\u2008'];
+const NUMBER = /^([^\d]*[\d,]+)(?:\.(\d+))?([^\d.]*)$/;
+
+/** Texts with one unit, with their decimal points below each other where they end at the right. What is no such text stays as it is. */
+export function aligned(cells) {
+  const parts = cells.map((cell) => (typeof cell === 'string' ? NUMBER.exec(cell) : null));
+  const found = parts.filter(Boolean);
+  const most = Math.max(0, ...found.map(([, , fraction = '']) => fraction.length));
+  if (most === 0 || new Set(found.map(([, , , unit]) => unit)).size > 1) return cells;
+  return parts.map((part, at) => {
+    if (!part) return cells[at];
+    const [, whole, fraction, unit] = part;
+    const rest = DIGIT.repeat(most - (fraction?.length ?? 0));
+    return fraction === undefined ? `${whole}${POINT}${rest}${unit}` : `${whole}.${fraction}${rest}${unit}`;
+  });
+}

@@ -50,7 +50,7 @@ export function useResource(load, keys, fresh = []) {
 }
 
 /**
- * Runs something the user asked for: whether it is under way, and what went wrong. That somebody else was faster is told by `onStale()`
+ * Runs something the user asked for: whether it is under way, what it returned, and what went wrong. That somebody else was faster is told by `onStale()`
  * in place of a problem, if there is one.
  */
 export function useAction(run, onStale) {
@@ -59,7 +59,7 @@ export function useAction(run, onStale) {
     setState({ busy: true });
     try {
       const done = await run(...given);
-      setState({ busy: false });
+      setState({ busy: false, done });
       return done;
     } catch (problem) {
       if (!onStale || !isStale(problem)) {

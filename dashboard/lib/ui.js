@@ -1,7 +1,7 @@
 // Parts that every page is made of.
 
 import { html, render, useLayoutEffect, useRef, useState } from './html.js';
-import { ago, exactly, title, words } from './format.js';
+import { ago, aligned, csv, exactly, integer, title, words, written } from './format.js';
 import { useClock } from './resource.js';
 
 const cls = (...names) => names.filter(Boolean).join(' ');
@@ -99,24 +99,74 @@ export function Loaded({ of, what, heading, children }) {
   return of.problem ? html`${head}<${Wrong} problem=${of.problem} again=${of.again} />${heading && html`<p><a href="#/tasks">All tasks</a></p>`}` : html`${head}<${Loading} what=${what} />`;
 }
 
+/** Rows from which on a table can be searched, unless its page has a search of its own. */
+const SEARCHED_FROM = 8;
+const NEXT = { ascending: 'descending', descending: undefined };
+
 /**
- * A table; on a phone each row becomes a list of its cells, so the roles of a table are told explicitly.
- * `columns`: [heading, cell(row), {number, wide, hidden}].
+ * A table; on a phone each row becomes a list of its cells, so the roles of a table are told explicitly. At most `most` rows are shown.
+ * `columns`: [heading, cell(row), {number, wide, hidden, value}]. By `value(row)`, a text, a number, a Date or nothing, rows are sorted,
+ * searched and exported; a column without `cell` is for that alone. `hasSearch`: the page searches. Numbers that are written as texts have their decimal points below each other.
  */
-export function Table({ caption, columns, rows, keyOf, empty = 'Nothing here yet' }) {
+export function Table({ caption, columns: all, rows, keyOf, empty = 'Nothing here yet', most = Infinity, hasSearch = false }) {
+  const [order, setOrder] = useState({});
+  const [search, setSearch] = useState('');
+  const columns = all.filter(([, write]) => write);
+  const valued = all.filter(([, , more]) => more?.value);
+  const by = valued.find(([name]) => name === order.by)?.[2].value;
+  const isSearched = valued.length > 0 && !hasSearch && (rows.length >= SEARCHED_FROM || search !== '');
+  const text = search.trim().toLowerCase();
+  const found = text === '' ? rows : rows.filter((row) => valued.some(([, , { value }]) => written(value(row)).toLowerCase().includes(text)));
+  const chosen = by ? sorted(found, by, order.direction === 'descending') : found;
+  const shown = chosen.slice(0, most);
   if (rows.length === 0) return html`<${Empty} heading=${empty} />`;
-  const head = ([name, , more]) => html`<th scope="col" role="columnheader" class=${more?.number ? 'number' : ''}>${more?.hidden ? html`<span class="sr-only">${name}</span>` : name}</th>`;
-  const cell = (row) => ([name, write, more], at) => {
+  const sort = (name) => setOrder(order.by === name ? { by: NEXT[order.direction] && name, direction: NEXT[order.direction] } : { by: name, direction: 'ascending' });
+  const head = ([name, , more]) => {
+    const direction = order.by === name ? order.direction : undefined;
+    return html`<th scope="col" role="columnheader" class=${more?.number ? 'number' : ''} aria-sort=${direction}>
+      ${more?.hidden ? html`<span class="sr-only">${name}</span>` : more?.value ? html`<button type="button" class=${cls('sort', direction && `sort-${direction}`)} onClick=${() => sort(name)}>${name}</button>` : name}</th>`;
+  };
+  const texts = columns.map(([, write, more]) => (more?.number ? aligned(shown.map(write)).map(padded) : shown.map(write)));
+  const cell = (row, index) => ([name, , more], at) => {
     const rest = { class: cls(more?.number && 'number', more?.wide && 'wide'), 'data-label': more?.hidden ? undefined : name };
-    return at === 0 ? html`<th scope="row" role="rowheader" ...${rest}>${write(row)}</th>` : html`<td role="cell" ...${rest}><span class="cell">${write(row)}</span></td>`;
+    return at === 0 ? html`<th scope="row" role="rowheader" ...${rest}>${texts[at][index]}</th>` : html`<td role="cell" ...${rest}><span class="cell">${texts[at][index]}</span></td>`;
   };
   return html`
-    <div class="table-scroll" tabindex="0" role="region" aria-label=${caption}>
-      <table class="rows" role="table" aria-label=${caption}>
-        <thead role="rowgroup"><tr role="row">${columns.map(head)}</tr></thead>
-        <tbody role="rowgroup">${rows.map((row) => html`<tr key=${keyOf(row)} role="row">${columns.map(cell(row))}</tr>`)}</tbody>
-      </table>
-    </div>`;
+    ${isSearched && html`<div class="table-search"><input type="search" aria-label=${`Search ${caption}`} placeholder="Search" value=${search} onInput=${(event) => setSearch(event.currentTarget.value)} />
+      ${search !== '' && html`<span class="note" role="status">${integer(chosen.length)} of ${integer(rows.length)}</span>`}</div>`}
+    ${shown.length === 0 ? html`<${Empty} heading="None matches" />` : html`
+      <div class="table-scroll" tabindex="0" role="region" aria-label=${caption}>
+        <table class="rows" role="table" aria-label=${caption}>
+          <thead role="rowgroup"><tr role="row">${columns.map(head)}</tr></thead>
+          <tbody role="rowgroup">${shown.map((row, index) => html`<tr key=${keyOf(row)} role="row">${columns.map(cell(row, index))}</tr>`)}</tbody>
+        </table>
+      </div>`}
+    ${valued.length > 0 && chosen.length > 0 && html`<p class="table-foot"><${Button} icon="down" aria-label=${`Export ${caption} as CSV`} onClick=${() => save(`${words(caption).replaceAll(/[^a-z0-9]+/g, '-')}.csv`, csv([valued.map(([name]) => name), ...chosen.map((row) => valued.map(([, , { value }]) => value(row)))]))}>CSV<//></p>`}`;
+}
+
+/** What fills up a fraction is an element of its own: a phone, where each cell has a line, goes without. */
+function padded(cell) {
+  const [, number, padding, unit] = (typeof cell === 'string' && /^(.*?)([\u2007\u2008]+)(.*)$/.exec(cell)) || [];
+  return padding ? html`${number}<span class="padding">${padding}</span>${unit}` : cell;
+}
+
+/** Rows in the order of a value; those without one come last. */
+function sorted(rows, value, isDown) {
+  const keys = new Map(rows.map((row) => [row, value(row)]));
+  const compare = (one, other) => (typeof one === 'string' ? one.localeCompare(other, 'en', { numeric: true }) : one - other);
+  return rows.toSorted((one, other) => {
+    const [a, b] = [keys.get(one), keys.get(other)];
+    if (a == null || b == null) return (a == null) - (b == null);
+    return isDown ? compare(b, a) : compare(a, b);
+  });
+}
+
+/** Has the browser keep a text as a file. */
+function save(name, text) {
+  const url = URL.createObjectURL(new Blob([text], { type: 'text/csv;charset=utf-8' }));
+  const link = Object.assign(document.createElement('a'), { href: url, download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(url), 1000);
 }
 
 /** A field with its label, help and what the coordinator says is wrong with it. */

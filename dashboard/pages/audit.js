@@ -101,7 +101,7 @@ export function Audit({ me, task: first = '' }) {
         </select></div>
       <div class="field"><label for="of-task">Task</label>
         <select id="of-task" value=${task} onChange=${(event) => setTask(event.currentTarget.value)}>
-          <option value="">All, and what is of none</option>
+          <option value="">All tasks, and the rest</option>
           ${task && !names.has(task) && html`<option value=${task}>${short(task)}</option>`}
           ${named.map(({ id, name }) => html`<option value=${id}>${name}</option>`)}
         </select></div>

@@ -2,8 +2,8 @@
 
 import { html, useMemo } from '../lib/html.js';
 import { get, list, path } from '../lib/api.js';
-import { NOTHING, bytes, figure, isShare, metric, seconds, short, title, words } from '../lib/format.js';
-import { Chart } from '../lib/chart.js';
+import { NOTHING, bytes, change, figure, isShare, metric, seconds, short, title, words } from '../lib/format.js';
+import { Chart, useView } from '../lib/chart.js';
 import { to } from '../lib/router.js';
 import { useResource } from '../lib/resource.js';
 import { Card, Crumbs, Empty, Loaded, PageHead } from '../lib/ui.js';
@@ -31,6 +31,25 @@ function numberName(name) {
   if (family === 'distributions') return `${title(of)} over participants, ${part === 'participants' ? 'how many' : part}`;
   if (family === 'phases') return `${title(of)}, ${part}`;
   return title(name.replaceAll('.', ' '));
+}
+
+/** How far the second of two numbers is from the first. */
+function difference(name, [one, other]) {
+  if (typeof one !== 'number' || typeof other !== 'number') return NOTHING;
+  const [family, of] = name.split('.');
+  if ((family === 'metrics' && name.endsWith('.value')) || (family === 'distributions' && /\.p\d+$/.test(name))) return change(of, one, other);
+  return one === other ? '0' : `${other > one ? '+' : '−'}${written(name, Math.abs(other - one))}`;
+}
+
+/** What is looked at first: metrics, then how they are distributed, then the rest by name. */
+function inOrder(lines) {
+  const rank = ({ name }) => {
+    const [family, of, part] = name.split('.');
+    if (family === 'metrics') return part === 'value' ? 0 : 2;
+    return family === 'distributions' ? 1 : 3;
+  };
+  const first = ({ name }) => (FIRST.indexOf(name.split('.')[1]) + 1 || FIRST.length + 1);
+  return lines.toSorted((one, other) => rank(one) - rank(other) || (rank(one) < 3 ? first(one) - first(other) : 0));
 }
 
 /** Rounds of all tasks by their number, with a key for each task, of one metric. */
@@ -88,10 +107,11 @@ function SideBySide({ comparison, rounds }) {
     return [...FIRST.filter((name) => found.delete(name)), ...[...found].sort()];
   }, [rounds]);
   const columns = names.map((name, at) => ({ name, href: to('tasks', comparison.tasks[at]) }));
+  const view = useView();
   return html`
     <div class="charts">
       ${metrics.map((name) => html`
-        <${Chart} key=${name} heading=${title(name)} rows=${rowsOf(rounds, name)} unit=${isShare(name) ? '%' : ''} to=${isShare(name) ? 1 : undefined} format=${(value) => (value == null ? NOTHING : metric(name, value))}
+        <${Chart} view=${view} key=${name} heading=${title(name)} rows=${rowsOf(rounds, name)} unit=${isShare(name) ? '%' : ''} to=${isShare(name) ? 1 : undefined} format=${(value) => (value == null ? NOTHING : metric(name, value))}
           series=${names.map((task, at) => ({ key: `t${at}`, name: task, tone: (at % TONES) + 1 }))} />`)}
     </div>
     <${Lines} heading="What sets them apart" note="Keys of the task files that are not the same." columns=${columns} lines=${comparison.keys.filter(({ name }) => name !== 'name')} label=${(name) => html`<code>${name}</code>`} write=${(_, value) => value ?? NOTHING} empty="Their files are the same but for the name" />
@@ -99,11 +119,12 @@ function SideBySide({ comparison, rounds }) {
     <${Lines} heading="The last completed round" columns=${columns} lines=${comparison.last} label=${numberName} write=${written} isNumber empty="No round has completed yet" />`;
 }
 
-const Lines = ({ heading, note, columns, lines, label, write, isNumber, empty }) => html`
+/** Of two columns of numbers, how far they are apart is a third one. */
+const Lines = ({ heading, note, columns, lines, label, write, isNumber, empty, isApart = isNumber && columns.length === 2 }) => html`
   <${Card} class="card-flush" heading=${heading} note=${note}>
     ${lines.length === 0 ? html`<${Empty} heading=${empty} />` : html`
       <div class="table-scroll" tabindex="0" role="region" aria-label=${heading}><table>
-        <thead><tr><td></td>${columns.map(({ name, href }) => html`<th scope="col" class=${isNumber ? 'number' : ''}><a href=${href}>${name}</a></th>`)}</tr></thead>
-        <tbody>${lines.map(({ name, values }) => html`<tr key=${name}><th scope="row">${label(name)}</th>${values.map((value) => html`<td class=${isNumber ? 'number' : 'wide'}>${write(name, value)}</td>`)}</tr>`)}</tbody>
+        <thead><tr><td></td>${columns.map(({ name, href }) => html`<th scope="col" class=${isNumber ? 'number' : ''}><a href=${href}>${name}</a></th>`)}${isApart && html`<th scope="col" class="number">Change</th>`}</tr></thead>
+        <tbody>${(isNumber ? inOrder(lines) : lines).map(({ name, values }) => html`<tr key=${name}><th scope="row">${label(name)}</th>${values.map((value) => html`<td class=${isNumber ? 'number' : 'wide'}>${write(name, value)}</td>`)}${isApart && html`<td class=${values[0] === values[1] ? 'number quiet' : 'number'}>${difference(name, values)}</td>`}</tr>`)}</tbody>
       </table></div>`}
   <//>`;

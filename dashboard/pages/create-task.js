@@ -1,4 +1,4 @@
-// A new task from a preset. The coordinator judges it; what it says is shown beside the field that it is about.
+// A new task from a preset, or from files. The coordinator judges it; what it says is shown beside the field that it is about.
 
 import { html, useEffect, useMemo, useRef, useState } from '../lib/html.js';
 import { get, list, path, post } from '../lib/api.js';
@@ -6,6 +6,9 @@ import { integer, json, title } from '../lib/format.js';
 import { go, to } from '../lib/router.js';
 import { useAction, useCreation, useResource } from '../lib/resource.js';
 import { Card, Crumbs, Empty, Field, Loaded, PageHead, Wrong } from '../lib/ui.js';
+import { ModelKind } from './model-kind.js';
+import { TableColumns } from './table-columns.js';
+import { TaskFiles, useTaskFiles } from './task-files.js';
 
 const OWN = 'own';
 /** Softmax regression on ten classes of 28 × 28 images, to be changed. */
@@ -25,6 +28,8 @@ const FIELDS = [
 
 /** How long nothing is typed before the coordinator is asked. */
 const PAUSE_MS = 400;
+/** It reads the initial values each time: for a file of this size, it is asked half as often. */
+const SLOWER_BYTES = 64 << 20;
 
 /** What is wrong with each field, as the coordinator says. */
 const wrongs = (problem) => (problem.errors?.length ? problem.errors : problem.status === 409 ? [{ field: 'name', detail: problem.detail }] : []);
@@ -56,6 +61,20 @@ function parsed(text) {
   }
 }
 
+/** What is wrong with a model: by the field of the file that it is about, and of the rest with its key. */
+function sorted(errors, { graph, given, named }) {
+  const ofFiles = { graph: [], loss: [], initial: [] };
+  const others = [];
+  for (const { field, detail } of errors) {
+    const isOfGraph = graph && /^model\.(architecture|tensors)/.test(field);
+    if (field === 'model.initial' && (given || named.initial)) ofFiles.initial.push(detail);
+    else if (isOfGraph && /\bloss\b/.test(detail)) ofFiles.loss.push(detail);
+    else if (isOfGraph) ofFiles.graph.push(detail);
+    else others.push(`${field}: ${detail}`);
+  }
+  return [ofFiles, others];
+}
+
 export function CreateTask({ me }) {
   const sources = useResource(async (signal) => {
     const [presets, tasks] = await Promise.all([get('/v1/presets', { signal }), list('/v1/tasks', { signal, most: 100 })]);
@@ -82,6 +101,30 @@ function Form({ presets, tasks }) {
   const ask = useCreation('/v1/tasks');
   const [tries, setTries] = useState(0);
 
+  /** Takes over what a task file says; fields of keys that it leaves out stand for the usual values. */
+  const fill = ({ name: called = '', description: about = '', model: described, ...more }) => {
+    setPreset(null);
+    setName(String(called));
+    setDescription(String(about));
+    setValues(Object.fromEntries(FIELDS.map(([field]) => [field, read(more, field) != null ? String(read(more, field)) : ''])));
+    setRest(json(more));
+    setTyped({});
+    setModel(json(described));
+    setModelOf(OWN);
+    setChanged(new Set(['name', 'description', 'model', 'rest', ...FIELDS.map(([field]) => field)]));
+  };
+  /** What a graph or a file of values says of the model is not written below, too; without them there is one to be changed. */
+  const changeModel = (isOfFiles) => {
+    change('model');
+    setModelOf(OWN);
+    setModel((before) => {
+      const { architecture, tensors, ...others } = parsed(before).value ?? {};
+      if (!isOfFiles) return json(architecture || tensors ? JSON.parse(before) : { ...others, ...MODEL });
+      return before === json(MODEL) || architecture?.kind === 'graph' ? json(others) : before;
+    });
+  };
+  const files = useTaskFiles({ onTask: fill, onModel: changeModel });
+
   const choose = (chosen) => {
     setPreset(chosen);
     if (!description || presets.some((one) => one.description === description)) setDescription(chosen?.description ?? '');
@@ -98,10 +141,10 @@ function Form({ presets, tasks }) {
   };
   const [others, ownModel] = useMemo(() => [parsed(rest), parsed(model)], [rest, model]);
   const spec = useMemo(() => {
-    let made = { ...(others.value ?? {}), name, ...(description ? { description } : {}), model: ownModel.value ?? {} };
+    let made = { ...(others.value ?? {}), name, ...(description ? { description } : {}), model: files.applied(ownModel.value ?? {}) };
     for (const [field, , , kind] of FIELDS) if (values[field] !== '') made = merge(made, write({}, field, kind === 'number' ? Number(values[field]) : values[field]));
     return made;
-  }, [others, ownModel, values, name, description]);
+  }, [others, ownModel, values, name, description, files.graph, files.loss, files.given?.known, files.given?.stage]);
   // What was wrong at the last look, and whose turn it is to be told: fields that were changed, and all once the task was sent.
   const [found, setFound] = useState([]);
   const [changed, setChanged] = useState(new Set());
@@ -119,7 +162,7 @@ function Form({ presets, tasks }) {
   const create = useAction(async () => {
     setTries((before) => before + 1);
     try {
-      const view = await ask({ spec });
+      const view = await ask(files.body(spec));
       go('tasks', view.name);
     } catch (problem) {
       setFound(wrongs(problem));
@@ -129,8 +172,8 @@ function Form({ presets, tasks }) {
   useEffect(() => {
     if (changed.size === 0 || others.wrong || ownModel.wrong) return undefined;
     const abort = new AbortController();
-    const look = () => post('/v1/tasks?dry_run=true', { spec }, { signal: abort.signal }).then(() => setFound([]), (problem) => abort.signal.aborted || setFound(wrongs(problem)));
-    const timer = setTimeout(look, PAUSE_MS);
+    const look = () => post('/v1/tasks?dry_run=true', files.body(spec), { signal: abort.signal }).then(() => setFound([]), (problem) => abort.signal.aborted || setFound(wrongs(problem)));
+    const timer = setTimeout(look, PAUSE_MS * (1 + files.bytes / SLOWER_BYTES));
     return () => {
       clearTimeout(timer);
       abort.abort();
@@ -142,15 +185,17 @@ function Form({ presets, tasks }) {
   const told = found.filter(isTold);
   const refused = create.problem?.errors?.length ?? 0;
   const about = (field) => told.filter((error) => isOf(error.field, field)).map((error) => error.detail);
-  const ofModel = told.filter((error) => isOf(error.field, 'model')).map((error) => `${error.field}: ${error.detail}`);
+  const [ofFiles, ofModel] = sorted(files.isOpen ? [] : told.filter((error) => isOf(error.field, 'model')), files);
   const elsewhere = told.filter((error) => !known.some((field) => isOf(error.field, field))).map((error) => `${error.field}: ${error.detail}`);
   const submit = (event) => {
     event.preventDefault();
-    if (!others.wrong && !ownModel.wrong) create.start();
+    if (files.isWrong) toWrong();
+    else if (!others.wrong && !ownModel.wrong) create.start();
   };
   const form = useRef();
+  const toWrong = () => (form.current.querySelector('[aria-invalid]') ?? form.current.querySelector('[role=alert]'))?.focus();
   useEffect(() => {
-    if (create.problem) (form.current.querySelector('[aria-invalid]') ?? form.current.querySelector('[role=alert]'))?.focus();
+    if (create.problem) toWrong();
   }, [create.problem]);
   return html`
     <form class="stack form" ref=${form} onSubmit=${submit} novalidate>
@@ -161,6 +206,7 @@ function Form({ presets, tasks }) {
             <label class="preset"><input type="radio" name="preset" checked=${preset?.name === one?.name} onChange=${() => choose(one)} /><span><b>${title(one?.name ?? 'plain')}</b><span class="note">${one?.description ?? 'Secure aggregation, and nothing else'}</span></span></label>`)}
         </fieldset>
       <//>
+      <${TaskFiles} files=${files} errors=${ofFiles} />
       <${Card} heading="Task">
         <div class="fields">
           <${Field} id="task-name" label="Name" help="1 to 64 letters, digits, “-”, “_” or “.”" errors=${about('name')}>${(more) => html`<input required value=${name} onInput=${(event) => (change('name'), setName(event.currentTarget.value))} autocomplete="off" ...${more} />`}<//>
@@ -177,16 +223,18 @@ function Form({ presets, tasks }) {
               <${Own} key=${`${preset.name}/${field}`} field=${field} usual=${usual} text=${typed[field]} value=${read(others.value, field)} errors=${about(field)} disabled=${Boolean(others.wrong)} onChange=${setOwn} />`)}
           </div>
         <//>`}
-      <${Card} heading="Model" note="Its tensors in order, and the architecture by which participants know it.">
+      <${Card} heading="Model" note=${files.graph ? 'The graph says what it computes, and names its tensors.' : 'Its tensors in order, and the architecture by which participants know it.'}>
         <div class="stack">
           <${Field} id="model-of" label="Take it from">${(more) => html`<select value=${modelOf} onChange=${(event) => copyModel(event.currentTarget.value)} ...${more}><option value=${OWN}>what is written below</option>${tasks.map((task) => html`<option value=${task.name}>task ${task.name}</option>`)}</select>`}<//>
+          ${!files.graph && html`<${ModelKind} model=${ownModel.value} onModel=${(text) => (change('model'), setModelOf(OWN), setModel(text))} />
+          <${TableColumns} model=${ownModel.value} onModel=${(text) => (change('model'), setModelOf(OWN), setModel(text))} />`}
           <${Field} id="task-model" label="Model, as JSON" errors=${[...(ownModel.wrong ? [ownModel.wrong] : []), ...ofModel]}>${(more) => html`<textarea class="code" rows="10" spellcheck="false" value=${model} onInput=${(event) => (change('model'), setModelOf(OWN), setModel(event.currentTarget.value))} ...${more}></textarea>`}<//>
         </div>
       <//>
       <${Card} heading="Everything else" note="Further keys of the task, as JSON. The fields above come first.">
         <${Field} id="task-rest" label="Further keys" errors=${[...(others.wrong ? [others.wrong] : []), ...elsewhere]}>${(more) => html`<textarea class="code" rows="8" spellcheck="false" value=${rest} onInput=${(event) => editRest(event.currentTarget.value)} ...${more}></textarea>`}<//>
       <//>
-      <div class="actions"><a class="button button-plain" href=${to('tasks')}>Back</a><button class="button button-primary" disabled=${create.busy}>${create.busy ? 'Creating…' : 'Create the task'}</button></div>
+      <div class="actions"><a class="button button-plain" href=${to('tasks')}>Back</a><button class="button button-primary" disabled=${create.busy || files.isBusy}>${create.busy ? 'Creating…' : files.isBusy ? 'Waiting for the upload…' : 'Create the task'}</button></div>
     </form>`;
 }
 

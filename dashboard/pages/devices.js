@@ -31,16 +31,17 @@ export function Devices() {
 
 const Listed = ({ devices, names }) => html`
   <${Table} caption="Devices that summed rounds" rows=${devices} keyOf=${(one) => JSON.stringify([one.device, one.coordinator])} columns=${[
-    ['Device', (one) => html`<span class="strong">${one.device}</span><span class="sub">${one.coordinator ? `at ${one.coordinator}` : 'its coordinator is not known'}</span>`, { wide: true }],
-    ['Sums', (one) => integer(one.sums), { number: true }],
-    ['Added', (one) => html`<${Reasons} counts=${one.summed_because} />`, { wide: true }],
-    ['Unmasked', (one) => html`<${Reasons} counts=${one.unmasked_because} />`, { wide: true }],
-    ['Last', ({ last }) => html`<a href=${to('tasks', last.task, 'rounds', last.round)}>round ${integer(last.round)}</a><span class="sub" title=${last.task}>${names.get(last.task) ?? short(last.task)}, <${Time} at=${last.at} /></span>`],
-    ...(devices.some((one) => one.last_failure) ? [['Failed last', (one) => (one.last_failure ? html`<span class="sub-warn">${one.last_failure}</span>` : html`<span class="quiet">${NOTHING}</span>`), { wide: true }]] : []),
+    ['Device', (one) => html`<span class="strong">${one.device}</span><span class="sub">${one.coordinator ? `at ${one.coordinator}` : 'its coordinator is not known'}</span>`, { wide: true, value: (one) => [one.device, one.coordinator].filter(Boolean).join(' at ') }],
+    ['Sums', (one) => integer(one.sums), { number: true, value: (one) => one.sums }],
+    ['Added', (one) => html`<${Reasons} counts=${one.summed_because} />`, { wide: true, value: (one) => reasons(one.summed_because).join('; ') }],
+    ['Unmasked', (one) => html`<${Reasons} counts=${one.unmasked_because} />`, { wide: true, value: (one) => reasons(one.unmasked_because).join('; ') }],
+    ['Last', ({ last }) => html`<a href=${to('tasks', last.task, 'rounds', last.round)}>round ${integer(last.round)}</a><span class="sub" title=${last.task}>${names.get(last.task) ?? short(last.task)}, <${Time} at=${last.at} /></span>`, { value: ({ last }) => new Date(last.at) }],
+    ...(devices.some((one) => one.last_failure) ? [['Failed last', (one) => (one.last_failure ? html`<span class="sub-warn">${one.last_failure}</span>` : html`<span class="quiet">${NOTHING}</span>`), { wide: true, value: (one) => one.last_failure }]] : []),
   ]} />`;
 
+const reasons = (counts) => Object.entries(counts).map(([reason, count]) => `${integer(count)}: ${BECAUSE[reason] ?? words(reason)}`);
+
 function Reasons({ counts }) {
-  const all = Object.entries(counts);
-  if (all.length === 0) return html`<span class="quiet">${NOTHING}</span>`;
-  return all.map(([reason, count]) => html`<span class="sub">${integer(count)}: ${BECAUSE[reason] ?? words(reason)}</span>`);
+  const all = reasons(counts);
+  return all.length === 0 ? html`<span class="quiet">${NOTHING}</span>` : all.map((one) => html`<span class="sub">${one}</span>`);
 }

@@ -27,7 +27,7 @@ export async function releases(task, signal, isLookedFor = () => false) {
 
 export const server = (epsilon) => (epsilon.server != null ? figure(epsilon.server) : epsilon.server_reason === 'server_trusted' ? 'trusted' : NOTHING);
 
-export function Ledger({ task, rounds }) {
+export function Ledger({ task, rounds, isOver }) {
   const charged = usePaced(rounds, RELOAD_MS);
   const ledger = useResource((signal) => releases(task, signal), [task], [charged]);
   const [most, setMost] = useState(SHOWN);
@@ -39,20 +39,20 @@ export function Ledger({ task, rounds }) {
           <${Stat} label="ε, cohort known" value=${figure(report.spent.cohort_known)} />
           <${Stat} label="ε, coordinator" value=${server(report.spent)} />
           <${Stat} label="δ" value=${report.spec.delta ?? NOTHING} />
-          <${Stat} label="Rounds left" value=${report.rounds_left == null ? 'no limit' : integer(report.rounds_left)} />
+          ${!isOver && html`<${Stat} label="Rounds left" value=${report.rounds_left == null ? 'no limit' : integer(report.rounds_left)} />`}
         <//>
         ${report.spec.epsilon && html`<${Card} heading="Budget"><progress class="budget" max=${report.spec.epsilon} value=${Math.min(report.spent[report.spec.against ?? 'published'] ?? report.spent.published, report.spec.epsilon)} aria-label=${`ε spent: ${figure(report.spent.published)} of ${figure(report.spec.epsilon)}`}></progress>
           <${Facts} items=${[['Mechanism', words(report.spec.mechanism)], ['Noise multiplier', figure(report.spec.noise_multiplier)], ['Clip (L2)', figure(report.clip)], ['Cohort', `${integer(report.cohort)} expected, ${integer(report.smallest_cohort)} at least`], ['Colluders', integer(report.colluders)]]} /><//>`}
         <${Card} class="card-flush" heading="Releases" note="Newest first. Each was charged before it left.">
-          <${Table} caption="Releases, newest first" rows=${report.releases.toReversed().slice(0, most)} keyOf=${(row) => row.index} empty="Nothing was released yet" columns=${[
-            ['Release', (row) => integer(row.index + 1)],
-            ['Round', (row) => html`<a href=${to('tasks', task, 'rounds', row.round)}>${integer(row.round)}</a>${row.attempt > 1 && html`<span class="sub">attempt ${row.attempt}</span>`}`],
-            ['Outcome', (row) => (row.published ? html`<${Badge} state="published" tone="good" />` : html`<${Badge} state="charged only" tone="warn" />`)],
-            ['Noise multiplier', (row) => figure(row.noise_multiplier), { number: true }],
-            ['Participants', (row) => (row.participants == null ? 'not told' : integer(row.participants)), { number: true }],
-            ['ε alone', (row) => figure(row.pld ?? row.rdp), { number: true }],
-            ['ε after it', (row) => figure(row.total.published), { number: true }],
-            ['Charged', (row) => html`<${Time} at=${row.at} />`],
+          <${Table} caption="Releases, newest first" rows=${report.releases.toReversed()} most=${most} keyOf=${(row) => row.index} empty="Nothing was released yet" columns=${[
+            ['Release', (row) => integer(row.index + 1), { value: (row) => row.index + 1 }],
+            ['Round', (row) => html`<a href=${to('tasks', task, 'rounds', row.round)}>${integer(row.round)}</a>${row.attempt > 1 && html`<span class="sub">attempt ${row.attempt}</span>`}`, { value: (row) => row.round }],
+            ['Outcome', (row) => (row.published ? html`<${Badge} state="published" tone="good" />` : html`<${Badge} state="charged only" tone="warn" />`), { value: (row) => (row.published ? 'Published' : 'Charged only') }],
+            ['Noise multiplier', (row) => figure(row.noise_multiplier), { number: true, value: (row) => row.noise_multiplier }],
+            ['Participants', (row) => (row.participants == null ? 'not told' : integer(row.participants)), { number: true, value: (row) => row.participants }],
+            ['ε alone', (row) => figure(row.pld ?? row.rdp), { number: true, value: (row) => row.pld ?? row.rdp }],
+            ['ε after it', (row) => figure(row.total.published), { number: true, value: (row) => row.total.published }],
+            ['Charged', (row) => html`<${Time} at=${row.at} />`, { value: (row) => new Date(row.at) }],
           ]} />
         <//>
         ${report.releases.length > most && html`<p class="actions"><${Button} onClick=${() => setMost(most + 500)}>Show more<//></p>`}`}

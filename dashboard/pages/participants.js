@@ -3,6 +3,7 @@
 import { html, useMemo, useState } from '../lib/html.js';
 import { get, list, path, post } from '../lib/api.js';
 import { integer, plural, title } from '../lib/format.js';
+import { to } from '../lib/router.js';
 import { useEvents } from '../lib/live.js';
 import { useAction, useNow, usePaced, useResource, useSettled } from '../lib/resource.js';
 import { Badge, Button, Confirm, Empty, Facts, Labels, Loaded, Lost, Notice, PageHead, Stale, Table, Time, Wrong } from '../lib/ui.js';
@@ -18,11 +19,16 @@ const KINDS = 'participant_enrolled,participant_renewed,participant_revoked';
 /** How often the list follows events that come faster. */
 const RELOAD_MS = 2_000;
 
-function certificate(participant, now) {
-  if (participant.revoked_at) return html`<${Badge} state="revoked" tone="bad" />`;
-  if (participant.certificate_expires_at <= now) return html`<${Badge} state="certificate expired" tone="bad" />`;
-  if (participant.certificate_expires_at <= now + SOON_MS) return html`<${Badge} state="expires soon" tone="warn" />`;
-  return html`<${Badge} state="enrolled" tone="good" />`;
+/** The state of a participant's certificate, and its tone. */
+function certificateOf(participant, now) {
+  if (participant.revoked_at) return ['revoked', 'bad'];
+  if (participant.certificate_expires_at <= now) return ['certificate expired', 'bad'];
+  return participant.certificate_expires_at <= now + SOON_MS ? ['expires soon', 'warn'] : ['enrolled', 'good'];
+}
+
+export function certificate(participant, now) {
+  const [state, tone] = certificateOf(participant, now);
+  return html`<${Badge} state=${state} tone=${tone} />`;
 }
 
 const ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
@@ -105,13 +111,14 @@ export function Participants({ me }) {
           ${isCut && html`<p class="note">The first ${integer(items.length)} are loaded. The others are found by a whole label such as region=eu, by a whole id, or by their state; commas go between several. A part of a name is looked for among those that are loaded, or found so.</p>`}
           ${isAsked && asked.problem && html`<${Wrong} problem=${asked.problem} again=${asked.again} />`}
           <section class="card card-flush">
-            <${Table} caption="Participants" rows=${found.slice(0, SHOWN)} keyOf=${(one) => one.id} empty=${isLooking ? 'Looking…' : 'None matches'} columns=${[
-              ['Name', (one) => html`<span class="strong">${one.name}</span><span class="sub"><code>${one.id}</code></span>`, { wide: true }],
-              ['State', (one) => certificate(one, now)],
-              ['Labels', (one) => html`<${Labels} labels=${one.labels} />`],
-              ['Last seen', (one) => html`<${Time} at=${one.last_seen_at} now=${now} />`],
-              ['Rounds', (one) => integer(one.participations), { number: true }],
-              ['Certificate until', (one) => html`<${Time} at=${one.certificate_expires_at} now=${now} />`],
+            <${Table} caption="Participants" rows=${found} most=${SHOWN} hasSearch keyOf=${(one) => one.id} empty=${isLooking ? 'Looking…' : 'None matches'} columns=${[
+              ['Name', (one) => html`<a class="strong" href=${to('participants', one.id)}>${one.name}</a><span class="sub"><code>${one.id}</code></span>`, { wide: true, value: (one) => one.name }],
+              ['Id', null, { value: (one) => one.id }],
+              ['State', (one) => certificate(one, now), { value: (one) => certificateOf(one, now)[0] }],
+              ['Labels', (one) => html`<${Labels} labels=${one.labels} />`, { value: (one) => Object.entries(one.labels).map((pair) => pair.join('=')).join(', ') }],
+              ['Last seen', (one) => html`<${Time} at=${one.last_seen_at} now=${now} />`, { value: (one) => (one.last_seen_at == null ? null : new Date(one.last_seen_at)) }],
+              ['Rounds', (one) => integer(one.participations), { number: true, value: (one) => one.participations }],
+              ['Certificate until', (one) => html`<${Time} at=${one.certificate_expires_at} now=${now} />`, { value: (one) => new Date(one.certificate_expires_at) }],
               ...(me.mayWrite ? [['Actions', (one) => !one.revoked_at && html`<${Button} kind="quiet-danger" onClick=${() => setRevoked(one)} aria-label=${`Revoke ${one.name}`}>Revoke<//>`, { hidden: true }]] : []),
             ]} />
           </section>
@@ -122,7 +129,7 @@ export function Participants({ me }) {
 }
 
 /** Asks about the participant as it is by now: the list may be old. */
-function Revoke({ one, onClose, onDone, onStale }) {
+export function Revoke({ one, onClose, onDone, onStale }) {
   const person = useResource((signal) => get(path`/v1/participants/${one.id}`, { signal }), [one.id]);
   const revoke = useAction(async () => {
     await post(path`/v1/participants/${one.id}/revoke`, {}, { seen: person.data });

@@ -34,13 +34,13 @@ export function Privacy() {
           <//>
           <section class="card card-flush">
             <${Table} caption="Private tasks" rows=${tasks} keyOf=${(task) => task.task} columns=${[
-              ['Task', (task) => html`<a class="strong" href=${to('tasks', task.name, 'privacy')}>${task.name}</a>`, { wide: true }],
-              ['Mechanism', (task) => title(task.mechanism)],
-              ['Releases', (task) => integer(task.releases), { number: true }],
-              ['ε published', (task) => (task.damaged ? html`<${Badge} state="damaged" tone="bad" /><span class="sub sub-warn">${task.damaged}</span>` : figure(task.spent?.published)), { number: true }],
-              ['ε, cohort known', (task) => figure(task.spent?.cohort_known), { number: true }],
-              ['ε, coordinator', (task) => (task.spent ? server(task.spent) : NOTHING), { number: true }],
-              ['δ', (task) => task.delta ?? NOTHING, { number: true }],
+              ['Task', (task) => html`<a class="strong" href=${to('tasks', task.name, 'privacy')}>${task.name}</a>`, { wide: true, value: (task) => task.name }],
+              ['Mechanism', (task) => title(task.mechanism), { value: (task) => title(task.mechanism) }],
+              ['Releases', (task) => integer(task.releases), { number: true, value: (task) => task.releases }],
+              ['ε published', (task) => (task.damaged ? html`<${Badge} state="damaged" tone="bad" /><span class="sub sub-warn">${task.damaged}</span>` : figure(task.spent?.published)), { number: true, value: (task) => task.spent?.published }],
+              ['ε, cohort known', (task) => figure(task.spent?.cohort_known), { number: true, value: (task) => task.spent?.cohort_known }],
+              ['ε, coordinator', (task) => (task.spent ? server(task.spent) : NOTHING), { number: true, value: (task) => task.spent?.server }],
+              ['δ', (task) => task.delta ?? NOTHING, { number: true, value: (task) => task.delta }],
             ]} />
           </section>`}
     <//>`;

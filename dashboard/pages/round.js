@@ -7,6 +7,7 @@ import { to } from '../lib/router.js';
 import { useAction, usePaced, useResource } from '../lib/resource.js';
 import { watchTask } from '../lib/live.js';
 import { Badge, Button, Card, Confirm, Crumbs, Facts, Loaded, Notice, PageHead, Stale, Stat, Stats, Table } from '../lib/ui.js';
+import { isSpare, lostIn, spare } from './task-charts.js';
 import { Timeline } from './timeline.js';
 import { releases } from './ledger.js';
 
@@ -15,6 +16,8 @@ const SHOWN = 200;
 /** How often a round is read again that changes faster, the list of its cohort included: of a large one that is many pages. */
 const [RELOAD_MS, RELOAD_LARGE_MS, LARGE] = [500, 10_000, 500];
 const GONE = new Set(['ABANDONED', 'EXCUSED', 'REVOKED', 'LATE']);
+/** Reasons that are listed when a round failed. */
+const REASONS = 5;
 /** Why somebody dropped out who said nothing. */
 const WHY = {
   LATE: 'no answer before the phase closed',
@@ -49,7 +52,7 @@ export function Round({ task, number, me }) {
       const view = await get(`${path`/v1/tasks/${task}/rounds/${number}`}${query}`, { signal });
       setIsLarge(view.cohort > LARGE && view.ended_at == null);
       const cohort = view.cohort > 0 ? await assignments(task, view, signal) : [];
-      return { ...view, people: cohort, release: view.epsilon ? await release(task, view, signal) : null };
+      return { ...view, people: cohort, spares: cohort.length > 0 ? cohort.filter((one) => isSpare(one, view)).length : undefined, release: view.epsilon ? await release(task, view, signal) : null };
     },
     [task, number, attempt],
     [paced],
@@ -76,7 +79,7 @@ export function Round({ task, number, me }) {
         <${Stats}>
           <${Stat} label="Cohort" value=${integer(view.cohort)} />
           <${Stat} label="In the sum" value=${integer(view.secure_aggregation?.included ?? view.reported)} />
-          <${Stat} label="Dropped out" value=${integer(Object.values(view.dropped_in ?? {}).reduce((sum, count) => sum + count, 0) || view.dropped)} />
+          <${Stat} label="Dropped out" value=${integer((Object.values(view.dropped_in ?? {}).reduce((sum, count) => sum + count, 0) || view.dropped) - spare(view))} note=${spare(view) > 0 ? `${integer(spare(view))} not needed` : ''} />
           <${Stat} label="Took" value=${seconds(view.seconds)} />
           <${Stat} label="Traffic" value=${bytes(view.bytes_up + view.bytes_down)} note=${`${bytes(view.bytes_up)} up, ${bytes(view.bytes_down)} down`} />
         <//>
@@ -110,9 +113,30 @@ async function release(task, view, signal) {
   return ledger.releases.find(isOfAttempt) ?? null;
 }
 
+export const isGone = (one, round) => (one.dropped_in != null || GONE.has(one.state)) && !isSpare(one, round);
+export const whyOf = (one) => one.detail ?? WHY[one.state];
+
+/** Why these dropped out, with how many, the most frequent reason first. */
+function reasonsOf(gone) {
+  const counts = new Map();
+  for (const one of gone) {
+    const why = whyOf(one) ?? words(one.state);
+    counts.set(why, (counts.get(why) ?? 0) + 1);
+  }
+  return [...counts].sort(([, one], [, other]) => other - one);
+}
+
 function Outcome({ round }) {
   if (round.state === 'FAILED') {
-    return html`<${Notice} tone="bad"><p><strong>${title(round.failure ?? 'failed')}.</strong> ${round.spent ? 'Inputs may have left by then, so this number is not tried again.' : 'Its number is tried again.'}</p><//>`;
+    const short = round.phases.findLast(({ min, count }) => min != null && count != null && count < min);
+    const reasons = reasonsOf(round.people.filter((one) => isGone(one, round)));
+    return html`
+      <${Notice} tone="bad">
+        <p><strong>${title(round.failure ?? 'failed')}.</strong> ${short && `${title(short.state)} ended with ${integer(short.count)} of the ${integer(short.min)} that it needs. `}${round.spent ? 'Inputs may have left by then, so this number is not tried again.' : 'Its number is tried again.'}</p>
+        ${reasons.length > 0 && html`<ul class="reasons" aria-label="Why participants dropped out">
+          ${reasons.slice(0, REASONS).map(([why, count]) => html`<li>${plural(count, 'participant')}: ${why}</li>`)}
+          ${reasons.length > REASONS && html`<li>${plural(reasons.length - REASONS, 'other reason')}, in the list below</li>`}</ul>`}
+      <//>`;
   }
   if (round.rolled_back_to != null) return html`<${Notice}><p><strong>Rolled back.</strong> Its base did not pass the gate: version ${integer(round.rolled_back_to)} was published again.</p><//>`;
   return null;
@@ -133,10 +157,10 @@ function Sets({ session }) {
 const Groups = ({ groups }) => html`
   <${Card} class="card-flush" heading="Groups" note="A rule over their means resists hostile members. About 1 is a usual distance; several times that is suspicious.">
     <${Table} caption="Groups of the cohort" rows=${groups} keyOf=${(one) => one.group} columns=${[
-      ['Group', (one) => html`<span class="strong">${integer(one.group)}</span>`],
-      ['Drawn', (one) => integer(one.members), { number: true }],
-      ['Sent', (one) => integer(one.reported), { number: true }],
-      ['Anomaly', (one) => figure(one.anomaly), { number: true }],
+      ['Group', (one) => html`<span class="strong">${integer(one.group)}</span>`, { value: (one) => one.group }],
+      ['Drawn', (one) => integer(one.members), { number: true, value: (one) => one.members }],
+      ['Sent', (one) => integer(one.reported), { number: true, value: (one) => one.reported }],
+      ['Anomaly', (one) => figure(one.anomaly), { number: true, value: (one) => one.anomaly }],
     ]} />
   <//>`;
 
@@ -168,8 +192,12 @@ function Result({ round, task }) {
 
 function People({ round, task, me, again }) {
   const [only, setOnly] = useState('all');
-  const isGone = (one) => one.dropped_in != null || GONE.has(one.state);
-  const gone = round.people.filter(isGone);
+  const gone = round.people.filter((one) => isGone(one, round));
+  const lost = Object.keys(round.dropped_in ?? {}).map((state) => [state, lostIn(round, state)]).filter(([, count]) => count > 0);
+  const notes = [
+    gone.length === 0 ? 'Nobody dropped out.' : `${plural(gone.length, 'participant')} dropped out: ${lost.map(([state, count]) => `${integer(count)} in ${words(state)}`).join(', ') || 'see below'}.`,
+    spare(round) > 0 && `${integer(spare(round))} more than needed had been drawn.`,
+  ];
   const shown = only === 'gone' ? gone : round.people;
   const [most, setMost] = useState(SHOWN);
   const [excused, setExcused] = useState(null);
@@ -186,18 +214,18 @@ function People({ round, task, me, again }) {
   const open = round.ended_at == null && me.mayWrite;
   return html`
     ${isStale && html`<${Stale} what="round" onClose=${() => setStale(false)} />`}
-    <${Card} class="card-flush" heading="Cohort" note=${round.people.length === 0 ? 'Nobody was drawn.' : gone.length === 0 ? 'Nobody dropped out.' : `${plural(gone.length, 'participant')} dropped out: ${Object.entries(round.dropped_in ?? {}).filter(([, count]) => count > 0).map(([state, count]) => `${integer(count)} in ${words(state)}`).join(', ') || 'see below'}.`}
+    <${Card} class="card-flush" heading="Cohort" note=${round.people.length === 0 ? 'Nobody was drawn.' : notes.filter(Boolean).join(' ')}
       action=${gone.length > 0 && html`<${Button} aria-pressed=${only === 'gone'} onClick=${() => setOnly(only === 'gone' ? 'all' : 'gone')}>Only those who dropped out<//>`}>
-      ${round.people.length > 0 && html`<${Table} caption="The cohort of the round" rows=${shown.slice(0, most)} keyOf=${(one) => one.participant} columns=${[
-        ['Participant', (one) => html`<span class="strong">${one.name}</span>`, { wide: true }],
-        ['State', (one) => html`<${Badge} state=${one.state} />`],
-        ['Dropped out in', (one) => (one.dropped_in ? title(one.dropped_in) : html`<span class="quiet">–</span>`)],
-        ['Why', (one) => one.detail ?? WHY[one.state] ?? html`<span class="quiet">–</span>`, { wide: true }],
-        ['Sets', (one) => (one.sets ?? []).join(' ') || html`<span class="quiet">–</span>`],
-        ['Sent', (one) => bytes(one.bytes_up), { number: true }],
-        ...(round.people.some((one) => one.group != null) ? [['Group', (one) => (one.group == null ? html`<span class="quiet">–</span>` : integer(one.group)), { number: true }]] : []),
-        ...(round.people.some((one) => one.anomaly != null) ? [['Anomaly', (one) => figure(one.anomaly), { number: true }]] : []),
-        ...(open ? [['Excuse', (one) => !isGone(one) && html`<${Button} onClick=${() => setExcused({ ...one, seen: round })} aria-label=${`Excuse ${one.name}`}>Excuse<//>`, { hidden: true }]] : []),
+      ${round.people.length > 0 && html`<${Table} caption="The cohort of the round" rows=${shown} most=${most} keyOf=${(one) => one.participant} columns=${[
+        ['Participant', (one) => (me.isWhole ? html`<a class="strong" href=${to('participants', one.participant)}>${one.name}</a>` : html`<span class="strong">${one.name}</span>`), { wide: true, value: (one) => one.name }],
+        ['State', (one) => (isSpare(one, round) ? html`<${Badge} state="not needed" tone="quiet" />` : html`<${Badge} state=${one.state} />`), { value: (one) => (isSpare(one, round) ? 'Not needed' : title(one.state)) }],
+        ['Dropped out in', (one) => (isGone(one, round) && one.dropped_in ? title(one.dropped_in) : html`<span class="quiet">–</span>`), { value: (one) => (isGone(one, round) && one.dropped_in ? title(one.dropped_in) : null) }],
+        ['Why', (one) => (isSpare(one, round) ? 'enough others had sent their input' : (whyOf(one) ?? html`<span class="quiet">–</span>`)), { wide: true, value: whyOf }],
+        ['Sets', (one) => (one.sets ?? []).join(' ') || html`<span class="quiet">–</span>`, { value: (one) => (one.sets ?? []).join(' ') || null }],
+        ['Sent', (one) => bytes(one.bytes_up), { number: true, value: (one) => one.bytes_up }],
+        ...(round.people.some((one) => one.group != null) ? [['Group', (one) => (one.group == null ? html`<span class="quiet">–</span>` : integer(one.group)), { number: true, value: (one) => one.group }]] : []),
+        ...(round.people.some((one) => one.anomaly != null) ? [['Anomaly', (one) => figure(one.anomaly), { number: true, value: (one) => one.anomaly }]] : []),
+        ...(open ? [['Excuse', (one) => !isGone(one, round) && html`<${Button} onClick=${() => setExcused({ ...one, seen: round })} aria-label=${`Excuse ${one.name}`}>Excuse<//>`, { hidden: true }]] : []),
       ]} />`}
       ${shown.length > most && html`<p class="card-foot"><${Button} onClick=${() => setMost(most + 5 * SHOWN)}>Show more of ${integer(shown.length)}<//></p>`}
       ${excused && html`<${Confirm} heading=${`Wait no longer for ${excused.name}?`} confirm="Excuse it" danger=${false} action=${excuse} onClose=${() => (setExcused(null), excuse.forget())}><p>The round goes on without it, in this phase and those that follow.</p><//>`}

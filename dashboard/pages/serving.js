@@ -52,13 +52,13 @@ function Overview({ items, newest }) {
 const Servers = ({ items, newest, now }) => html`
   <section class="card card-flush">
     <${Table} caption="Servers of the model" rows=${items} keyOf=${(server) => server.name} columns=${[
-      ['Server', ({ name, told_at }) => html`<span class="strong">${name}</span><span class="sub">heard <${Time} at=${told_at} now=${now} /></span>`, { wide: true }],
-      ['In use', ({ report }) => html`<${InUse} version=${report.version} newest=${newest} />`],
-      ['On trial', (server) => html`<${OnTrial} server=${server} now=${now} />`],
-      ['Requests/s', ({ report }) => html`${figure(perSecond(report))}<span class="sub">${plural(report.errors, 'error')}</span>`, { number: true }],
-      ['p99', ({ report }) => (report.p99_ms == null ? NOTHING : `${integer(report.p99_ms)} ms`), { number: true }],
-      ['Waiting', ({ report }) => integer(report.queue), { number: true }],
-      ['Replicas', ({ report }) => integer(report.desired_replicas), { number: true }],
+      ['Server', ({ name, told_at }) => html`<span class="strong">${name}</span><span class="sub">heard <${Time} at=${told_at} now=${now} /></span>`, { wide: true, value: ({ name }) => name }],
+      ['In use', ({ report }) => html`<${InUse} version=${report.version} newest=${newest} />`, { value: ({ report }) => report.version }],
+      ['On trial', (server) => html`<${OnTrial} server=${server} now=${now} />`, { value: ({ report }) => report.canary?.version }],
+      ['Requests/s', ({ report }) => html`${figure(perSecond(report))}<span class="sub">${plural(report.errors, 'error')}</span>`, { number: true, value: ({ report }) => perSecond(report) }],
+      ['p99', ({ report }) => (report.p99_ms == null ? NOTHING : `${integer(report.p99_ms)} ms`), { number: true, value: ({ report }) => report.p99_ms }],
+      ['Waiting', ({ report }) => integer(report.queue), { number: true, value: ({ report }) => report.queue }],
+      ['Replicas', ({ report }) => integer(report.desired_replicas), { number: true, value: ({ report }) => report.desired_replicas }],
       ['Not used', ({ report }) => html`<${Refused} refused=${report.refused ?? []} />`, { wide: true }],
     ]} />
   </section>`;

@@ -7,7 +7,7 @@ import { to } from '../lib/router.js';
 import { useAction, useNow, useResource } from '../lib/resource.js';
 import { watchTask } from '../lib/live.js';
 import { Badge, Button, Card, Confirm, Crumbs, Facts, Loaded, Lost, Notice, PageHead, Stale, Stat, Stats, Table, Tabs, Time, Wrong, reason } from '../lib/ui.js';
-import { TaskCharts } from './task-charts.js';
+import { TaskCharts, spare } from './task-charts.js';
 import { Models } from './models.js';
 import { Ledger } from './ledger.js';
 import { Serving } from './serving.js';
@@ -88,8 +88,8 @@ export function Task({ task, tab, me }) {
         ${problem && html`<${Wrong} problem=${problem} />`}
         ${tab === 'overview' && html`<${Overview} ...${{ task: data, rounds, newest, loading }} />`}
         ${tab === 'rounds' && html`<${Rounds} task=${task} rounds=${rounds} />`}
-        ${tab === 'models' && html`<${Models} ...${{ task, rounds, me, view: data, changes, onDone, onStale }} />`}
-        ${tab === 'privacy' && data.ledger && html`<${Ledger} task=${task} rounds=${rounds.length} />`}
+        ${tab === 'models' && html`<${Models} ...${{ task, me, view: data, changes, onDone, onStale }} />`}
+        ${tab === 'privacy' && data.ledger && html`<${Ledger} task=${task} rounds=${rounds.length} isOver=${ENDED.has(data.status)} />`}
         ${tab === 'serving' && html`<${Serving} task=${task} view=${data} />`}
         ${tab === 'specification' && html`<${Specification} task=${data} />`}`}
     <//>`;
@@ -172,7 +172,7 @@ function Overview({ task, rounds, newest, loading }) {
         <${Stat} label="Accuracy" value=${lastOf(measured.metrics, 'accuracy')} note=${`round ${integer(measured.number)}`} />`}
       ${task.ledger && html`
         <${Stat} label="ε spent" value=${figure(task.ledger.spent.published)} note=${budget ? `of ${figure(budget)}` : 'no budget'} />
-        <${Stat} label="Rounds the budget allows" value=${task.ledger.rounds_left == null ? 'no limit' : integer(task.ledger.rounds_left)} />`}
+        ${!ENDED.has(task.status) && html`<${Stat} label="Rounds the budget allows" value=${task.ledger.rounds_left == null ? 'no limit' : integer(task.ledger.rounds_left)} />`}`}
       ${task.protection && html`<${Stat} label="Updates" ...${guarantee(task.protection)} />`}
       ${task.participants && html`<${Stat} label="Participants waiting" value=${integer(task.participants.waiting)} note=${`of ${integer(task.participants.eligible)} eligible`} />`}
       <${Stat} label="Model" value=${`v${task.model_version}`} note=${`${integer(task.parameters)} parameters${task.promoted_version == null ? '' : `, v${task.promoted_version} promoted`}`} />
@@ -199,12 +199,13 @@ function Now({ task, round }) {
   const phases = new Map(round.phases.map((phase) => [phase.state, phase]));
   const expected = round.secure_aggregation || task.protection?.updates === 'hidden_in_sums' ? ORDER : ['SELECTING', 'COLLECTING', 'AGGREGATING'];
   const current = phases.get(round.state);
+  const failed = round.state === 'FAILED' && round.phases.findLast(({ state }) => expected.includes(state));
   const link = html`<a class="button button-plain" href=${to('tasks', task.name, 'rounds', round.number)}>Look at round ${integer(round.number)}</a>`;
   return html`
     <${Card} heading=${`Round ${integer(round.number)}`} action=${link} class="now"
-      note=${html`${round.attempt > 1 && `Attempt ${round.attempt}. `}<${Badge} state=${round.state} />${round.failure && html` <span>${reason(round.failure)}</span>`} ${round.ended_at ? html`ended <${Time} at=${round.ended_at} now=${now} />` : html`opened <${Time} at=${round.opened_at} now=${now} />`}`}>
+      note=${html`${round.attempt > 1 && `Attempt ${round.attempt}. `}<${Badge} state=${round.state} />${round.failure && html` <span>${reason(round.failure)},</span>`} ${round.ended_at ? html`ended <${Time} at=${round.ended_at} now=${now} />` : html`opened <${Time} at=${round.opened_at} now=${now} />`}`}>
       <ol class="phases">
-        ${expected.map((state) => { const phase = phases.get(state); return html`<li class=${!phase ? 'phase' : phase.ended_at ? 'phase phase-done' : 'phase phase-now'} aria-current=${phase && !phase.ended_at ? 'step' : undefined}>
+        ${expected.map((state) => { const phase = phases.get(state); return html`<li class=${!phase ? 'phase' : phase === failed ? 'phase phase-failed' : phase.ended_at ? 'phase phase-done' : 'phase phase-now'} aria-current=${phase && !phase.ended_at ? 'step' : undefined}>
           <span class="phase-name">${title(state)}</span><span class="phase-count">${phase?.count != null ? integer(phase.count) : phase ? '' : NOTHING}</span></li>`; })}
       </ol>
       ${current && !current.ended_at && html`<${PhaseProgress} phase=${current} now=${now} />`}
@@ -212,25 +213,29 @@ function Now({ task, round }) {
     <//>`;
 }
 
+const ENDED = new Set(['COMPLETED', 'CANCELLED']);
+
+const includedIn = (round) => round.secure_aggregation?.included ?? round.reported;
+
 function Rounds({ task, rounds }) {
   const [most, setMost] = useState(50);
   const [only, setOnly] = useState(false);
   const failed = useMemo(() => rounds.filter((round) => round.state === 'FAILED'), [rounds]);
   const wanted = only ? failed : rounds;
-  const rows = wanted.toReversed().slice(0, most);
+  const rows = wanted.toReversed();
   const names = [...new Set(rounds.slice(-20).flatMap((round) => Object.keys(round.metrics)))].slice(0, 4);
   return html`
     ${(failed.length > 0 || only) && html`<p class="actions"><${Button} aria-pressed=${only} onClick=${() => setOnly(!only)}>Only those that failed (${integer(failed.length)})<//></p>`}
     <section class="card card-flush">
-      <${Table} caption="Rounds, newest first" rows=${rows} keyOf=${(round) => round.number} empty=${only ? 'None failed' : 'No round has opened yet'} columns=${[
-        ['Round', (round) => html`<a class="strong" href=${to('tasks', task, 'rounds', round.number)}>${integer(round.number)}</a>${round.attempt > 1 && html`<span class="sub">attempt ${round.attempt}</span>`}`],
-        ['State', (round) => html`<${Badge} state=${round.state} />${round.failure && html`<span class="sub sub-warn">${reason(round.failure)}</span>`}`],
-        ['Cohort', (round) => integer(round.cohort), { number: true }],
-        ['In the sum', (round) => integer(round.secure_aggregation?.included ?? round.reported), { number: true }],
-        ['Dropped', (round) => integer(round.dropped), { number: true }],
-        ...names.map((name) => [title(name), (round) => lastOf(round.metrics, name), { number: true }]),
-        ['Took', (round) => seconds(round.seconds), { number: true }],
-        ['Opened', (round) => html`<${Time} at=${round.opened_at} />`],
+      <${Table} caption="Rounds, newest first" rows=${rows} most=${most} keyOf=${(round) => round.number} empty=${only ? 'None failed' : 'No round has opened yet'} columns=${[
+        ['Round', (round) => html`<a class="strong" href=${to('tasks', task, 'rounds', round.number)}>${integer(round.number)}</a>${round.attempt > 1 && html`<span class="sub">attempt ${round.attempt}</span>`}`, { value: (round) => round.number }],
+        ['State', (round) => html`<${Badge} state=${round.state} />${round.failure && html`<span class="sub sub-warn">${reason(round.failure)}</span>`}`, { value: (round) => title(round.state) + (round.failure ? `: ${reason(round.failure)}` : '') }],
+        ['Cohort', (round) => integer(round.cohort), { number: true, value: (round) => round.cohort }],
+        ['In the sum', (round) => integer(includedIn(round)), { number: true, value: includedIn }],
+        ['Dropped', (round) => integer(round.dropped - spare(round)), { number: true, value: (round) => round.dropped - spare(round) }],
+        ...names.map((name) => [title(name), (round) => lastOf(round.metrics, name), { number: true, value: (round) => round.metrics[name]?.value }]),
+        ['Took', (round) => seconds(round.seconds), { number: true, value: (round) => round.seconds }],
+        ['Opened', (round) => html`<${Time} at=${round.opened_at} />`, { value: (round) => new Date(round.opened_at) }],
       ]} />
     </section>
     ${wanted.length > most && html`<p class="actions"><${Button} onClick=${() => setMost(most + 200)}>Show ${integer(Math.min(200, wanted.length - most))} more of ${integer(wanted.length - most)}<//></p>`}`;

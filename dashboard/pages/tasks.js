@@ -4,6 +4,7 @@ import { html, useEffect, useRef, useState } from '../lib/html.js';
 import { get, list, path } from '../lib/api.js';
 import { NOTHING, figure, integer, metric, plural, title } from '../lib/format.js';
 import { to } from '../lib/router.js';
+import { folded, regional } from '../lib/regions.js';
 import { usePaced, useResource } from '../lib/resource.js';
 import { useEvents } from '../lib/live.js';
 import { Badge, Empty, Icon, Loaded, Lost, PageHead, Table, Time, reason } from '../lib/ui.js';
@@ -72,21 +73,24 @@ export function Tasks({ me }) {
   const [search, setSearch] = useState('');
   const [state, setState] = useState('');
   const all = tasks.data?.items ?? [];
-  const wanted = all.filter((task) => task.name.toLowerCase().includes(search.trim().toLowerCase()) && (!state || task.status === state));
+  const matching = all.filter((task) => task.name.toLowerCase().includes(search.trim().toLowerCase()) && (!state || task.status === state));
+  // A region has a task for each upper round: one row for all of them, unless some are searched for.
+  const { shown: wanted, counts } = search || state ? { shown: matching, counts: new Map() } : folded(matching);
   const shown = wanted.slice(0, DETAILED);
   useEffect(() => shown.forEach(loadDetails), [reads]);
   useEffect(() => shown.filter((task) => !found[task.id]).forEach(loadDetails), [shown.map((task) => task.id).join()]);
   const [chosen, setChosen] = useState([]);
   const choose = (id) => setChosen((before) => (before.includes(id) ? before.filter((one) => one !== id) : [...before, id].slice(-COMPARED_MAX)));
   const fresh = me.mayCreate && html`<a class="button button-primary" href=${to('new')}><${Icon} name="plus" />New task<//>`;
+  // The one that is open, while rounds open; else how many there were.
+  const roundOf = (task) => (task.status === 'ACTIVE' ? Math.max(task.rounds_completed, found[task.id]?.round?.number ?? 0) : task.rounds_completed);
   const columns = (privacy) => [
-    ['Task', (task) => html`<span class="choose"><input type="checkbox" checked=${chosen.includes(task.id)} onChange=${() => choose(task.id)} aria-label=${`Compare ${task.name}`} /><span><a class="strong" href=${to('tasks', task.name)}>${task.name}</a><span class="sub">${integer(task.parameters)} parameters</span></span></span>`, { wide: true }],
-    ['State', (task) => html`<${Badge} state=${task.status} />${found[task.id] && html`<${Attention} task=${task} of=${found[task.id]} />`}`],
-    ['Round', (task) => html`${integer(Math.max(task.rounds_completed, found[task.id]?.round?.number ?? 0))} <span class="quiet">${task.status === 'CANCELLED' ? 'cancelled, of' : 'of'} ${integer(task.rounds_total)}</span>${found[task.id]?.round && task.status === 'ACTIVE' && html`<span class="sub">${found[task.id].round.state.toLowerCase()}</span>`}`],
-    ['Loss', (task) => lastOf(found[task.id]?.metrics, 'loss'), { number: true }],
-    ['Accuracy', (task) => lastOf(found[task.id]?.metrics, 'accuracy'), { number: true }],
-    ['ε spent', (task) => { const ledger = privacy.get(task.id); return ledger ? (ledger.damaged ? html`<${Badge} state="damaged" tone="bad" />` : figure(ledger.spent?.published)) : html`<span class="quiet">not private</span>`; }, { number: true }],
-    ['Created', (task) => html`<${Time} at=${task.created_at} />`],
+    ['Task', (task) => html`<span class="choose"><input type="checkbox" checked=${chosen.includes(task.id)} onChange=${() => choose(task.id)} aria-label=${`Compare ${task.name}`} /><span><a class="strong" href=${to('tasks', task.name)}>${task.name}</a><span class="sub">${integer(task.parameters)} parameters</span>${regional(task.name) && html`<${OfRegion} of=${regional(task.name)} counts=${counts} />`}</span></span>`, { wide: true, value: (task) => task.name }],
+    ['State', (task) => html`<${Badge} state=${task.status} />${found[task.id] && html`<${Attention} task=${task} of=${found[task.id]} />`}`, { value: (task) => title(task.status) }],
+    ['Round', (task) => html`${integer(roundOf(task))} <span class="quiet">${task.status === 'CANCELLED' ? 'cancelled, of' : 'of'} ${integer(task.rounds_total)}</span>${found[task.id]?.round && task.status === 'ACTIVE' && html`<span class="sub">${found[task.id].round.state.toLowerCase()}</span>`}`, { value: roundOf }],
+    ...['loss', 'accuracy'].map((name) => [title(name), (task) => lastOf(found[task.id]?.metrics, name), { number: true, value: (task) => found[task.id]?.metrics[name]?.value }]),
+    ['ε spent', (task) => { const ledger = privacy.get(task.id); return ledger ? (ledger.damaged ? html`<${Badge} state="damaged" tone="bad" />` : figure(ledger.spent?.published)) : html`<span class="quiet">not private</span>`; }, { number: true, value: (task) => privacy.get(task.id)?.spent?.published }],
+    ['Created', (task) => html`<${Time} at=${task.created_at} />`, { value: (task) => new Date(task.created_at) }],
   ];
   return html`
     <${PageHead} heading="Tasks" note="One model each, trained over many rounds.">
@@ -107,11 +111,17 @@ export function Tasks({ me }) {
                   ${[...new Set(items.map((task) => task.status))].sort().map((name) => html`<option value=${name}>${title(name)}</option>`)}
                 </select></div>
             </div>
-            <p class="note" role="status">${plural(wanted.length, 'task')}${wanted.length === items.length ? '' : ` of ${integer(items.length)}`}</p>
+            <p class="note" role="status">${plural(matching.length, 'task')}${matching.length === items.length ? '' : ` of ${integer(items.length)}`}</p>
           </div>
-          <section class="card card-flush"><${Table} caption="Tasks" columns=${columns(privacy)} rows=${wanted} keyOf=${(task) => task.id} empty="None matches" /></section>
+          <section class="card card-flush"><${Table} caption="Tasks" columns=${columns(privacy)} rows=${wanted} keyOf=${(task) => task.id} empty="None matches" hasSearch /></section>
           ${more && html`<p class="note">Only the newest ${integer(items.length)} are shown.</p>`}`}
     <//>`;
+}
+
+/** The region of a task, which has a page. */
+function OfRegion({ of: { region, round }, counts }) {
+  const count = counts.get(region);
+  return html`<span class="sub">upper round ${integer(round)} of region <a href=${to('regions', region)}>${region}</a>${count > 1 && `, ${integer(count - 1)} more`}</span>`;
 }
 
 /** What somebody may have to do something about, in few words. The task's page has more. */

@@ -4,7 +4,7 @@ import { html, useEffect, useRef, useState } from '../lib/html.js';
 import { bytes, integer, seconds, title } from '../lib/format.js';
 import { ticks } from '../lib/chart.js';
 import { useNow } from '../lib/resource.js';
-import { PHASES } from './task-charts.js';
+import { PHASES, lostIn } from './task-charts.js';
 
 const ROW = 34;
 const LEFT = 104;
@@ -44,7 +44,7 @@ export function Timeline({ round }) {
   const rows = round.phases.filter((phase) => PHASES.some(([state]) => state === phase.state)).map((phase) => {
     const [, , tone] = PHASES.find(([state]) => state === phase.state);
     const from = (phase.started_at - begin) / 1000;
-    return { ...phase, tone, from, lost: round.dropped_in?.[phase.state] ?? 0, takes: ((phase.ended_at ?? end) - phase.started_at) / 1000 };
+    return { ...phase, tone, from, lost: lostIn(round, phase.state), takes: ((phase.ended_at ?? end) - phase.started_at) / 1000 };
   });
   const current = round.phases.find((phase) => phase.state === round.state && !phase.ended_at);
   const x = (at) => LEFT + (at / total) * (width - LEFT - RIGHT);

@@ -39,13 +39,13 @@ export function Tokens({ me }) {
       ${({ items }) => html`
         <section class="card card-flush">
           <${Table} caption="Operators’ tokens" rows=${order(items)} keyOf=${(token) => token.id} columns=${[
-            ['Owner', (token) => html`<span class="strong">${token.name}</span>${token.id === me.token && html`<span class="sub">you</span>`}`, { wide: true }],
-            ['Role', (token) => title(token.role)],
+            ['Owner', (token) => html`<span class="strong">${token.name}</span>${token.id === me.token && html`<span class="sub">you</span>`}`, { wide: true, value: (token) => token.name }],
+            ['Role', (token) => title(token.role), { value: (token) => title(token.role) }],
             ['Tasks', (token) => (token.tasks ? html`<span title=${token.tasks.join('\n')}>${token.tasks.length === 1 ? '1 task' : `${token.tasks.length} tasks`}</span>` : html`<span class="quiet">all</span>`)],
-            ['State', (token) => html`<${Badge} state=${stateOf(token)} tone=${stateOf(token) === 'valid' ? 'good' : 'quiet'} />`],
-            ['Created', (token) => html`<${Time} at=${token.created_at} />`],
-            ['Expires', (token) => (token.expires_at ? html`<${Time} at=${token.expires_at} />` : html`<span class="quiet">–</span>`)],
-            ['Revoked', (token) => (token.revoked_at ? html`<${Time} at=${token.revoked_at} />` : html`<span class="quiet">–</span>`)],
+            ['State', (token) => html`<${Badge} state=${stateOf(token)} tone=${stateOf(token) === 'valid' ? 'good' : 'quiet'} />`, { value: stateOf }],
+            ['Created', (token) => html`<${Time} at=${token.created_at} />`, { value: (token) => new Date(token.created_at) }],
+            ['Expires', (token) => (token.expires_at ? html`<${Time} at=${token.expires_at} />` : html`<span class="quiet">–</span>`), { value: (token) => (token.expires_at ? new Date(token.expires_at) : null) }],
+            ['Revoked', (token) => (token.revoked_at ? html`<${Time} at=${token.revoked_at} />` : html`<span class="quiet">–</span>`), { value: (token) => (token.revoked_at ? new Date(token.revoked_at) : null) }],
             ['Actions', (token) => !token.revoked_at && html`<${Button} kind="quiet-danger" onClick=${() => setRevoked(token)} aria-label=${`Revoke the token of ${token.name}`}>Revoke<//>`, { hidden: true }],
           ]} />
         </section>`}

@@ -7,7 +7,7 @@
 // TRIBUTARY_DASHBOARD=FOLDER serves the pages from that folder instead of those in the program, for whoever works on them.
 
 import { end, open, picture, problems, said } from './stage.js';
-import { charting } from './steps/charts.js';
+import { charting, exploring } from './steps/charts.js';
 import { leaving, readingTheReference, signingIn, signingInElsewhere, trusting } from './steps/entering.js';
 import { finding } from './steps/finding.js';
 import { opening, tabbing, typing } from './steps/keyboard.js';
@@ -15,13 +15,16 @@ import { losingAnswers } from './steps/losing.js';
 import { scripting } from './steps/scripts.js';
 import { servingModels } from './steps/serving.js';
 import { looking, lookingAtNothing } from './steps/states.js';
-import { auditing, comparing, controlling, droppingOut, goingWithout, missingNothing, readingLedgers, revoking } from './steps/tending.js';
+import { auditing, comparing, controlling, droppingOut, followingAParticipant, goingWithout, missingNothing, readingLedgers, revoking } from './steps/tending.js';
+import { followingARegion } from './steps/regions.js';
+import { sorting } from './steps/tables.js';
 import { creating, drawingManyRounds, enrolling, lookingAtATask, rollingBack, usingModels, watching } from './steps/training.js';
+import { carrying, readingFiles, resuming } from './steps/uploading.js';
 import { launch } from './window.js';
 
 const STEPS = [
-  trusting, signingIn, signingInElsewhere, lookingAtNothing, enrolling, creating, watching, lookingAtATask, drawingManyRounds, usingModels, servingModels, rollingBack,
-  controlling, goingWithout, missingNothing, readingLedgers, charting, comparing, droppingOut, revoking, finding, auditing, looking, losingAnswers, scripting, typing, opening, tabbing,
+  trusting, signingIn, signingInElsewhere, lookingAtNothing, enrolling, creating, watching, lookingAtATask, drawingManyRounds, usingModels, readingFiles, carrying, resuming, servingModels, rollingBack,
+  controlling, goingWithout, missingNothing, readingLedgers, charting, exploring, sorting, followingARegion, comparing, droppingOut, followingAParticipant, revoking, finding, auditing, looking, losingAnswers, scripting, typing, opening, tabbing,
   readingTheReference, leaving,
 ];
 const browser = await launch();

@@ -1,10 +1,11 @@
 // A real coordinator and real participants, each a process of its own.
 
-import { spawn } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { request } from 'node:https';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 
 const START_MS = 60_000;
 /** No deadline may be shorter; one is waited for. */
@@ -63,6 +64,13 @@ export class Federation {
       sent.on('error', reject);
       sent.end(body === undefined ? undefined : JSON.stringify(body));
     });
+  }
+
+  /** Runs a command of the program as the first admin; returns what it answers. */
+  async command(...args) {
+    const env = { ...process.env, TRIBUTARY_SERVER: this.url, TRIBUTARY_CA: this.ca, TRIBUTARY_TOKEN: this.token };
+    const { stdout } = await promisify(execFile)(this.binary, ['--format', 'json', ...args], { env, maxBuffer: 64 << 20 });
+    return JSON.parse(stdout).data;
   }
 
   async enrollmentToken(body = {}) {

@@ -67,13 +67,8 @@ impl Labelled {
     /// original order. With a fraction strictly between 0 and 1 and two examples or more, neither side is empty.
     #[must_use]
     pub fn split(self, held_out_fraction: f64, seed: u64) -> (Self, Self) {
-        let held_out = held_out_count(self.len(), held_out_fraction);
-        let mut order: Vec<usize> = (0..self.len()).collect();
-        order.shuffle(&mut stream(seed, Purpose::Split, 0));
-        let (test, train) = order.split_at_mut(held_out);
-        test.sort_unstable();
-        train.sort_unstable();
-        (self.subset(train), self.subset(test))
+        let (train, test) = split(self.len(), held_out_fraction, seed);
+        (self.subset(&train), self.subset(&test))
     }
 }
 
@@ -234,6 +229,19 @@ fn rows<T: Copy>(values: &[T], width: usize, indices: &[usize]) -> Vec<T> {
         chosen.extend_from_slice(&values[index * width..(index + 1) * width]);
     }
     chosen
+}
+
+/// Positions of `count` examples without and with those to hold out, a random `held_out_fraction`; each in ascending order. As
+/// [`Labelled::split`].
+#[must_use]
+pub fn split(count: usize, held_out_fraction: f64, seed: u64) -> (Vec<usize>, Vec<usize>) {
+    let held_out = held_out_count(count, held_out_fraction);
+    let mut test: Vec<usize> = (0..count).collect();
+    test.shuffle(&mut stream(seed, Purpose::Split, 0));
+    let mut train = test.split_off(held_out);
+    test.sort_unstable();
+    train.sort_unstable();
+    (train, test)
 }
 
 /// Number of examples to hold out: the rounded share, but neither none nor all if the fraction is neither.

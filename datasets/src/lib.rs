@@ -23,7 +23,7 @@ mod random;
 pub mod synthetic;
 pub mod text;
 
-pub use dataset::{Dataset, Labelled, Text};
+pub use dataset::{Dataset, Labelled, Text, split};
 pub use error::DataError;
 pub use federated::Federated;
 pub use partition::Partition;

@@ -39,7 +39,7 @@ def main(config, secrets):
     services = config["services"]
     for name, service in services.items():
         check_service(name, service, secrets)
-    for name in OURS:
+    for name in (*OURS, *services.keys() & {"region"}):
         ours = services[name]
         must(ours.get("read_only") and ours.get("cap_drop") == ["ALL"], f"{name}: root folder or capabilities")
         must("no-new-privileges:true" in ours.get("security_opt", []), f"{name}: may gain rights")

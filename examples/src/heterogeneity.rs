@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use client_sdk::learning::contribution::{Scaffold, scaffold};
 use client_sdk::learning::optimizer::{self, OptimizerState};
 use client_sdk::learning::{
-    Controls, ExactSum, FedNova, Layout, MeanUpdate, Parameters, QuantizationParams, UpdateCodec,
+    Controls, ExactSum, FedNova, Layout, MeanUpdate, Parameters, QuantizationParams, WeightedCodec,
 };
 use client_sdk::models::{Architecture, Linear};
 use client_sdk::pipeline::{Encoder, MaskedInput, Protection, Weight, masked_input};
@@ -191,7 +191,7 @@ impl Federation {
 struct Server {
     model: Parameters,
     control: Vec<f32>,
-    codec: UpdateCodec,
+    codec: WeightedCodec,
     scaffold: Option<Scaffold>,
     nova: Option<FedNova>,
     setting: Setting,
@@ -217,7 +217,7 @@ impl Server {
             max_cohort: DEVICES,
             metrics: usize::from(solver == Solver::FedNova),
         };
-        let codec = UpdateCodec::new(None, &sent, params)?;
+        let codec = WeightedCodec::new(None, &sent, params)?;
         // About the steps that a device of median size takes in a round.
         let reference = 0.01 * f64::from(setting.epochs) * 10.0;
         let scaffold = (solver == Solver::Scaffold).then(|| Scaffold::new(reference, &params)).transpose()?;

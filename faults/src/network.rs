@@ -144,7 +144,7 @@ impl World<'_> {
         let network = Arc::clone(&running.network);
         let peer = self.devices[device as usize].peer;
         let what = match &message {
-            Message::Request(request) => name(request),
+            Message::Request(request) => request.properties().name,
             Message::Model { .. } => "model",
         };
         let again = if is_repeated { " again" } else { "" };
@@ -264,19 +264,4 @@ fn gone() -> TransportError {
 fn lost(request: &Request) -> Input {
     let response: Response = HttpRequest::of(request).read(Err(gone()));
     Input::Response(response)
-}
-
-fn name(request: &Request) -> &'static str {
-    match request {
-        Request::Enroll(_) => "enroll",
-        Request::Renew(_) => "renew",
-        Request::CheckIn(_) => "check-in",
-        Request::Upload(_) => "upload",
-        Request::Manifest(_) => "manifest",
-        Request::Part(_) => "part",
-        Request::Announcement { .. } => "announcement",
-        Request::Evidence { .. } => "evidence",
-        Request::Answer { .. } => "answer",
-        Request::Abandon(_) => "abandon",
-    }
 }

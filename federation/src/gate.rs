@@ -3,6 +3,8 @@
 //! A round's metrics of the received model concern the version it started from. So a version is judged one round after its publication, by
 //! the next cohort. If it is too much worse than the last kept version, the kept one is published again instead of the round's result.
 
+pub mod best;
+
 use task_spec::{Better, GateSpec};
 
 /// A cohort's measurement of its base version.

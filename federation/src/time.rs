@@ -26,6 +26,12 @@ impl Timestamp {
     }
 }
 
+/// A duration in seconds: the number nearest to its decimal form. `Duration::as_secs_f64` returns 1.5350000000000001 for 1,535 ms.
+#[must_use]
+pub fn seconds(duration: Duration) -> f64 {
+    duration.div_duration_f64(Duration::from_secs(1))
+}
+
 /// UTC with second precision, in RFC 3339 format (2026-11-23T01:05:04Z).
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -99,6 +105,17 @@ impl Clock for MockClock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn seconds_are_nearest_to_their_decimal_form() {
+        for ms in 0..100_000_u32 {
+            assert_eq!(
+                seconds(Duration::from_millis(ms.into())).to_bits(),
+                (f64::from(ms) / 1000.0).to_bits(),
+                "{ms} ms"
+            );
+        }
+    }
 
     #[test]
     fn people_are_told_a_date() {

@@ -252,6 +252,28 @@ proptest! {
         }
     }
 
+    /// Attempts at rounds, failed ones among them, with cohorts of any size: every draw counts.
+    #[test]
+    fn no_schedule_draws_a_participant_above_its_maximum(
+        draws in proptest::collection::vec((1_u32..8, 1_usize..6), 1..40),
+        most in 1_u32..4,
+        seed: u64,
+    ) {
+        let require = Requirements { max_participations: most, ..Requirements::default() };
+        let mut rng = ChaCha20Rng::seed_from_u64(seed);
+        let mut people: Vec<_> = (0..10).map(candidate).collect();
+        for (round, count) in draws {
+            let history = History { round, utilities: Vec::new() };
+            let fits = |person: &&Candidate| person.check(&require, round, NOW).is_ok();
+            let eligible: Vec<_> = people.iter().filter(fits).cloned().collect();
+            let drawn = Uniform.select(&eligible, &history, count, &mut rng);
+            for person in people.iter_mut().filter(|person| drawn.contains(&person.participant)) {
+                (person.participations, person.last) = (person.participations + 1, Some((round, NOW)));
+            }
+            prop_assert!(people.iter().all(|person| person.participations <= most));
+        }
+    }
+
     #[test]
     fn a_target_is_between_one_and_everybody(fraction in 1e-9_f64..=1.0, eligible in 1_u32..100_000) {
         let target = Cohort::Fraction(fraction).target(eligible);

@@ -13,8 +13,10 @@
 //! | integers, truth values | constant |
 //! | floats of rank 0; a single float under an invented name (`val_3`) | constant |
 //! | floats with an infinity or NaN (masks) | constant |
-//! | mean and variance of a `BatchNormalization`; `….running_mean`, `….running_var` | constant |
+//! | mean and variance of a `BatchNormalization`; `….running_mean`, `….running_var` | constant, or parameter of [`BatchNorm::Batch`] |
 //! | other floats, 16 and 64 bits converted to 32 | parameter |
+//!
+//! In a file without float initializers, the floats of `Constant` nodes are taken for initializers.
 //!
 //! Sizes, bounds and scales that an operation fixes (`Clip`, `Resize`, `Pad`) become attributes.
 #![forbid(unsafe_code)]
@@ -34,4 +36,4 @@ mod traps;
 pub use error::{ImportError, MAX_BYTES, Place, Warning};
 pub use export::{ExportError, export};
 pub use import::{Imported, Tensor, import};
-pub use options::{Dropout, Options};
+pub use options::{BatchNorm, Dropout, Options};

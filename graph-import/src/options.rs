@@ -12,6 +12,16 @@ pub enum Dropout {
     Drop,
 }
 
+/// How batch normalizations train.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BatchNorm {
+    /// By their running statistics, which are constants.
+    #[default]
+    Frozen,
+    /// By the statistics of the batch. Running statistics are parameters, which a training step moves.
+    Batch,
+}
+
 /// Choices that a file leaves open. The default suits an export from PyTorch with `dynamo=True, optimize=False`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Options {
@@ -35,4 +45,6 @@ pub struct Options {
     pub outputs: Vec<String>,
     /// What happens to dropout.
     pub dropout: Dropout,
+    /// How batch normalizations train. Those with a constant as statistic stay frozen.
+    pub batch_norm: BatchNorm,
 }

@@ -1,10 +1,12 @@
 //! Limits of a graph, checked before anything is computed.
 
 mod encoded;
+mod statistics;
 
 use std::collections::BTreeSet;
 
 use self::encoded::is_longer;
+pub use self::statistics::BatchStatistics;
 use crate::graph_error::GraphError;
 use crate::infer::{infer, shapes};
 use crate::model::{Constant, Graph, Lengths, Node, Values};
@@ -30,8 +32,9 @@ impl Graph {
     /// [`GraphError`]: the first limit or rule that the graph breaks.
     pub fn check(&self) -> Result<(), GraphError> {
         let wrong = |detail: String| Err(GraphError::Graph(detail));
-        if self.version != Self::VERSION {
-            return wrong(format!("has the format {}; this program reads {}", self.version, Self::VERSION));
+        if !(Self::VERSION..=Self::LATEST).contains(&self.version) {
+            let (first, last) = (Self::VERSION, Self::LATEST);
+            return wrong(format!("has the format {}; this program reads {first} to {last}", self.version));
         }
         if self.inputs.is_empty() || self.parameters.is_empty() || self.outputs.is_empty() {
             return wrong("needs an input, a parameter and an output".to_owned());
@@ -43,6 +46,7 @@ impl Graph {
         self.check_names()?;
         self.check_inputs()?;
         self.check_lengths()?;
+        self.check_statistics()?;
         if let Some((number, node)) = self.nodes.iter().enumerate().find(|(_, node)| node.inputs.len() > MAX_INPUTS) {
             let detail = format!("has {} inputs; at most {MAX_INPUTS} are allowed", node.inputs.len());
             let name = node.name.clone();

@@ -24,8 +24,8 @@ pub use attributes::{
     Activation, Arithmetic, Comparison, Convolution, Direction, Logic, Padding, Pool, PoolKind, Recurrence,
     RecurrentCell, Reduction, Resampling, ResizeCoordinates,
 };
-pub use check::{MAX_BYTES, MAX_CONSTANT_BYTES, MAX_NODES};
-pub use cost::{Cost, MAX_MEMORY, MAX_MULTIPLY_ADDS, cost, depends_on_parameters};
+pub use check::{BatchStatistics, MAX_BYTES, MAX_CONSTANT_BYTES, MAX_NODES};
+pub use cost::{Cost, MAX_MEMORY, MAX_MULTIPLY_ADDS, cost, depends_on_parameters, depends_on_trained};
 pub use decode::{decode, encode};
 pub use element::Element;
 pub use graph_error::GraphError;

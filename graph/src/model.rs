@@ -13,7 +13,7 @@ use crate::size::{Point, Size};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Graph {
-    /// Version of the format, [`Graph::VERSION`].
+    /// Version of the format, from [`Graph::VERSION`] to [`Graph::LATEST`].
     pub version: u32,
     /// Lengths of sequences that it computes; `None` if no size depends on the length.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -32,8 +32,12 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// The format that this crate reads and writes.
+    /// The first format, that of all graphs without [`Self::BATCH_STATISTICS`].
     pub const VERSION: u32 = 1;
+    /// The format of graphs with a momentum in an [`Operation::BatchNorm`].
+    pub const BATCH_STATISTICS: u32 = 2;
+    /// The latest format that this crate reads.
+    pub const LATEST: u32 = Self::BATCH_STATISTICS;
 
     /// The value of an input, by its position.
     #[must_use]

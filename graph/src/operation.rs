@@ -96,10 +96,18 @@ pub enum Operation {
         /// Added to the variance.
         epsilon: f32,
     },
-    /// Normalization of each channel of `[N, C, …]` by given statistics: x, scale, bias, mean and variance, each `[C]`.
+    /// Normalization of each channel of `[N, C, …]` by running statistics: x, scale, bias, mean and variance, each `[C]`.
+    ///
+    /// With a momentum, training normalizes by the mean and the biased variance of the batch instead, and gradients flow
+    /// through both. A training step then moves the running mean, and the running variance to the unbiased variance of the
+    /// batch: `running += momentum * (batch - running)`. A running variance below 0 counts as 0.
     BatchNorm {
         /// Added to the variance.
         epsilon: f32,
+        /// Share of the batch in the running statistics, above 0, at most 1. Mean and variance are then parameters that only
+        /// batch normalizations read. `None`: the given statistics in training, too.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        momentum: Option<f32>,
     },
     /// Sets elements to 0 with a probability and scales the others by `1 / (1 - rate)` in training; else the identity.
     Dropout {

@@ -37,8 +37,17 @@ fn ledger(rows: &[SealedRow]) -> (Ledger, Vec<SealedRow>) {
         let sum = SumMechanism { noise, sensitivity: 1e6, dimension: 7850 };
         let sampled = Sampled::Poisson { rate: 0.01 };
         let mechanism = PrivacyMechanism::CentralGaussian;
-        let release =
-            Release { round, attempt: 0, mechanism, sum, sampled, participants: 50, tree_release: None, bands: None };
+        let release = Release {
+            round,
+            attempt: 0,
+            mechanism,
+            sum,
+            sampled,
+            participants: 50,
+            tree_release: None,
+            bands: None,
+            participations: None,
+        };
         ledger.charge(release, &sealer).unwrap();
     }
     let rows = ledger.rows().to_vec();

@@ -11,6 +11,7 @@ use task_spec::{Initial, TensorDeclaration};
 use crate::initialize::{InitError, initialize};
 use crate::parameters::{Layout, LayoutError, Parameters, TensorSpec, WrongLayout};
 use crate::partition::{PatternError, Patterns};
+use crate::vectorized::vectorized;
 
 /// The adapters of one model: for each adapted matrix, in layout order, A and then B.
 #[derive(Clone, Debug)]
@@ -149,26 +150,54 @@ impl Adapters {
     /// # Errors
     /// [`WrongLayout`] if either argument belongs to another model.
     pub fn merge(&self, base: &Parameters, adapters: &Parameters) -> Result<Parameters, WrongLayout> {
-        self.check(adapters)?;
-        if **base.layout() != *self.whole {
-            return Err(WrongLayout);
-        }
         let mut merged = base.clone();
-        for (at, layer) in self.layers.iter().enumerate() {
-            let (a, b) = (adapters.tensor(2 * at), adapters.tensor(2 * at + 1));
-            let weight = &mut merged.values_mut()[self.whole.range(layer.index)];
-            for (row, b) in weight.chunks_exact_mut(layer.inputs).zip(b.chunks_exact(self.rank)) {
-                for (a, factor) in a.chunks_exact(layer.inputs).zip(b) {
-                    let factor = self.scale * factor;
-                    row.iter_mut().zip(a).for_each(|(weight, a)| *weight += factor * a);
-                }
-            }
-        }
+        self.merge_into(base, adapters, &mut merged)?;
         Ok(merged)
     }
 
+    /// Overwrites the adapted matrices of `merged` with those of [`Self::merge`]. Its other tensors stay the same.
+    ///
+    /// # Errors
+    /// [`WrongLayout`] if an argument belongs to another model.
+    pub fn merge_into(
+        &self,
+        base: &Parameters,
+        adapters: &Parameters,
+        merged: &mut Parameters,
+    ) -> Result<(), WrongLayout> {
+        self.check(adapters)?;
+        if **base.layout() != *self.whole || **merged.layout() != *self.whole {
+            return Err(WrongLayout);
+        }
+        for (at, layer) in self.layers.iter().enumerate() {
+            let (a, b) = (adapters.tensor(2 * at), adapters.tensor(2 * at + 1));
+            let weight = &mut merged.values_mut()[self.whole.range(layer.index)];
+            weight.copy_from_slice(base.tensor(layer.index));
+            vectorized(
+                #[inline(always)]
+                || {
+                    for (row, b) in weight.chunks_exact_mut(layer.inputs).zip(b.chunks_exact(self.rank)) {
+                        for (a, factor) in a.chunks_exact(layer.inputs).zip(b) {
+                            let factor = self.scale * factor;
+                            row.iter_mut().zip(a).for_each(|(weight, a)| *weight += factor * a);
+                        }
+                    }
+                },
+            );
+        }
+        Ok(())
+    }
+
+    /// For each tensor of the whole model, whether it has adapters.
+    #[must_use]
+    pub fn adapted(&self) -> Vec<bool> {
+        let mut adapted = vec![false; self.whole.tensors().len()];
+        self.layers.iter().for_each(|layer| adapted[layer.index] = true);
+        adapted
+    }
+
     /// The flat gradient of the adapters, given the gradient G of the merged model: (α / r) Bᵀ G for A and (α / r) G Aᵀ
-    /// for B.
+    /// for B. Only the gradients of adapted matrices are read.
     ///
     /// # Errors
     /// [`WrongLayout`] if either argument belongs to another model.
@@ -182,21 +211,42 @@ impl Adapters {
             let (a, b) = (adapters.tensor(2 * at), adapters.tensor(2 * at + 1));
             let (of_a, of_b) = gradient[self.own.range(2 * at).start..].split_at_mut(a.len());
             let of_b = &mut of_b[..layer.outputs * self.rank];
-            let rows = merged[self.whole.range(layer.index)].chunks_exact(layer.inputs);
-            for (row, (b, of_b)) in rows.zip(b.chunks_exact(self.rank).zip(of_b.chunks_exact_mut(self.rank))) {
-                for (k, (b, of_b)) in b.iter().zip(of_b).enumerate() {
-                    let span = k * layer.inputs..(k + 1) * layer.inputs;
-                    let factor = self.scale * b;
-                    of_a[span.clone()].iter_mut().zip(row).for_each(|(of_a, g)| *of_a += factor * g);
-                    *of_b = self.scale * row.iter().zip(&a[span]).map(|(g, a)| g * a).sum::<f32>();
-                }
-            }
+            let rows = &merged[self.whole.range(layer.index)];
+            layer.add_gradient(rows, (a, b), (of_a, of_b), self.scale);
         }
         Ok(gradient)
     }
 
     fn check(&self, adapters: &Parameters) -> Result<(), WrongLayout> {
         if **adapters.layout() == *self.own { Ok(()) } else { Err(WrongLayout) }
+    }
+}
+
+impl Layer {
+    /// Adds the gradient of A, and writes that of B, given the `rows` of the matrix' gradient.
+    fn add_gradient(&self, rows: &[f32], (a, b): (&[f32], &[f32]), (of_a, of_b): (&mut [f32], &mut [f32]), scale: f32) {
+        let rank = a.len() / self.inputs;
+        // A column for each input, so that the sums over inputs advance side by side, each in the order of the inputs.
+        let columns: Vec<f32> =
+            (0..self.inputs).flat_map(|input| a[input..].iter().step_by(self.inputs)).copied().collect();
+        let mut sums = vec![0.0_f32; rank];
+        vectorized(
+            #[inline(always)]
+            || {
+                let pairs = b.chunks_exact(rank).zip(of_b.chunks_exact_mut(rank));
+                for (row, (b, of_b)) in rows.chunks_exact(self.inputs).zip(pairs) {
+                    for (of_a, b) in of_a.chunks_exact_mut(self.inputs).zip(b) {
+                        let factor = scale * b;
+                        of_a.iter_mut().zip(row).for_each(|(of_a, g)| *of_a += factor * g);
+                    }
+                    sums.fill(0.0);
+                    for (g, column) in row.iter().zip(columns.chunks_exact(rank)) {
+                        sums.iter_mut().zip(column).for_each(|(sum, a)| *sum += g * a);
+                    }
+                    of_b.iter_mut().zip(&sums).for_each(|(of_b, sum)| *of_b = scale * sum);
+                }
+            },
+        );
     }
 }
 
@@ -241,6 +291,14 @@ mod tests {
         let first = adapters.initial(3).unwrap();
         assert_eq!(adapters.merge(&base, &first).unwrap(), base);
         assert_eq!(adapters.merge(&own, &base), Err(WrongLayout));
+        // Merging once more starts from the base, and leaves other tensors alone.
+        let mut again = merged.clone();
+        again.values_mut()[11] = 9.0;
+        adapters.merge_into(&base, &first, &mut again).unwrap();
+        assert_eq!(again.values()[..11], base.values()[..11]);
+        assert_eq!(again.values()[11], 9.0);
+        assert_eq!(adapters.merge_into(&base, &own, &mut first.clone()), Err(WrongLayout));
+        assert_eq!(adapters.adapted(), [true, false, false]);
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub use adapters::{AdapterError, Adapters};
 pub use analytics::{Analysis, AnalyticsError, AnalyticsSpec, SumCodec, Table};
 pub use checkpoint::CheckpointError;
 pub use clip::{Clipping, FixedClip};
-pub use compress::{CodecError, CompactUpdate, Decoded, Distortion, Encoded, Residual, UpdateCodec, Upload};
+pub use compress::{CodecError, CompactUpdate, Decoded, Distortion, Encoded, Residual, Upload, WeightedCodec};
 pub use contribution::{Controls, Fairness, FairnessError, FedNova, FedNovaError, QFfl, Scaffold, ScaffoldError};
 pub use initialize::{InitError, initialize};
 pub use metrics::MetricValue;

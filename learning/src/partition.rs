@@ -4,6 +4,8 @@
 
 use std::sync::Arc;
 
+use task_spec::matches_pattern;
+
 use crate::parameters::{Layout, LayoutError, MAX_NAME_BYTES, Parameters, TensorSpec, WrongLayout};
 
 /// Maximum number of patterns of a task.
@@ -66,35 +68,8 @@ impl Patterns {
     /// Whether any pattern matches the name.
     #[must_use]
     pub fn matches(&self, name: &str) -> bool {
-        self.0.iter().any(|pattern| glob(pattern.as_bytes(), name.as_bytes()))
+        self.0.iter().any(|pattern| matches_pattern(pattern, name))
     }
-}
-
-/// Matches a whole name. Only the last star is ever reconsidered, which is enough and takes at most
-/// `pattern.len() * name.len()` steps.
-fn glob(pattern: &[u8], name: &[u8]) -> bool {
-    let (mut p, mut n) = (0, 0);
-    let mut last_star: Option<(usize, usize)> = None;
-    while n < name.len() {
-        match pattern.get(p) {
-            Some(b'*') => {
-                last_star = Some((p + 1, n));
-                p += 1;
-            }
-            Some(&c) if c == b'?' || c == name[n] => {
-                p += 1;
-                n += 1;
-            }
-            _ => match last_star {
-                Some((after, start)) => {
-                    last_star = Some((after, start + 1));
-                    (p, n) = (after, start + 1);
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern[p..].iter().all(|&c| c == b'*')
 }
 
 /// A model split into shared and local tensors, each part in layout order.
@@ -115,7 +90,7 @@ impl Layout {
     pub fn partition(&self, personal: &Patterns) -> Result<Partition, PatternError> {
         let names = || self.tensors().iter().map(|tensor| tensor.name.as_str());
         for pattern in personal.as_slice() {
-            if !names().any(|name| glob(pattern.as_bytes(), name.as_bytes())) {
+            if !names().any(|name| matches_pattern(pattern, name)) {
                 let tensors = names().take(8).collect::<Vec<_>>().join(", ");
                 let more = if self.tensors().len() > 8 { ", …" } else { "" };
                 return Err(PatternError::MatchesNone { pattern: pattern.clone(), tensors: tensors + more });
@@ -218,7 +193,7 @@ mod tests {
             ("fc1", "fc1.weight", false),
             ("fc[1]", "fc1", false),
         ] {
-            assert_eq!(glob(pattern.as_bytes(), name.as_bytes()), expected, "{pattern} on {name}");
+            assert_eq!(matches_pattern(pattern, name), expected, "{pattern} on {name}");
         }
     }
 

@@ -7,6 +7,7 @@ mod optimizers;
 mod privacy_ledger;
 mod privacy_opendp;
 mod privacy_oracle;
+mod privacy_participations;
 mod privacy_plan;
 mod privacy_samplers;
 mod privacy_sum;

@@ -30,6 +30,7 @@ fn release(round: u64) -> Release {
         participants: 48,
         tree_release: None,
         bands: None,
+        participations: None,
     }
 }
 

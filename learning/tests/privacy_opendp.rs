@@ -55,6 +55,7 @@ fn a_ledger_adds_up_as_a_composition() {
             participants: 9,
             tree_release: None,
             bands: None,
+            participations: None,
         };
         ledger.charge(release, &sealer).unwrap();
     }

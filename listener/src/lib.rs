@@ -7,6 +7,7 @@
 mod accept;
 mod connection;
 mod digest;
+mod inspected;
 mod key;
 mod members;
 mod peer;

@@ -20,6 +20,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::accept::accept;
 use crate::connection::Connection;
+use crate::inspected::Inspected;
 use crate::members::Members;
 use crate::peer::Peer;
 use crate::pool::connection_limits::ConnectionLimits;
@@ -185,7 +186,7 @@ impl<M: Members> ListenerState<M> {
             Entrance::Tls(acceptor) => acceptor,
             Entrance::Signed => {
                 let guard = ConnectionGuard::begin_of_balancer(&self.pool, connection, slot, end);
-                return self.serve(StrictLines::new(stream), guard).await;
+                return self.serve(Inspected::new(stream, StrictLines::default()), guard).await;
             }
             Entrance::Health => {
                 return self.serve(stream, ConnectionGuard::begin(&self.pool, connection, None, slot, end)).await;
@@ -254,7 +255,7 @@ impl<M: Members> ListenerState<M> {
         let (received, sent) = (self.received.clone(), self.sent.clone());
         let stream = InspectWriter::new(stream, move |bytes: &[u8]| sent.increment(bytes.len() as u64));
         let stream = InspectReader::new(stream, move |bytes: &[u8]| received.increment(bytes.len() as u64));
-        let stream = TokioIo::new(ReadDeadline::new(stream, self.first_bytes));
+        let stream = TokioIo::new(Inspected::new(stream, ReadDeadline::new(self.first_bytes)));
         let mut served = pin!(builder.serve_connection(stream, service));
         let mut overstayed = pin!(self.overstayed(&guard));
         let mut last_moment = pin!(tokio::time::sleep(Duration::ZERO));

@@ -26,6 +26,7 @@ use wire::Digest;
 
 use crate::accept::accept as accept_one;
 use crate::digest::sha256;
+use crate::inspected::Inspected;
 use crate::read_deadline::ReadDeadline;
 
 /// Maximum number of connections; further ones wait.
@@ -143,7 +144,7 @@ impl<A: Answers> Connections<A> {
             }
         });
         // hyper waits without a limit for the bytes that distinguish HTTP/2 from HTTP/1.1.
-        let stream = TokioIo::new(ReadDeadline::new(stream, self.first_bytes));
+        let stream = TokioIo::new(Inspected::new(stream, ReadDeadline::new(self.first_bytes)));
         let mut served = pin!(self.builder.serve_connection(stream, service));
         // A token per connection: each request checks it, and a shared one would be a contended lock.
         let stop = self.stop.child_token();

@@ -5,64 +5,16 @@
 //! and closes. The same happens to a head with an ambiguous body length.
 
 use std::io::Result;
-use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use crate::inspected::Inspector;
 
 /// Bytes kept of a line. Lines that matter are shorter.
 const LINE_MAX: usize = 256;
 
-/// A stream of requests in which no line ends in LF alone.
-pub(crate) struct StrictLines<S> {
-    stream: S,
-    scanner: Scanner,
-}
-
-impl<S> StrictLines<S> {
-    pub(crate) fn new(stream: S) -> Self {
-        Self { stream, scanner: Scanner::default() }
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for StrictLines<S> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<Result<()>> {
-        let before = buffer.filled().len();
-        let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
-        self.scanner.scan(&mut buffer.filled_mut()[before..]);
-        polled
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for StrictLines<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[std::io::IoSlice<'_>],
-    ) -> Poll<Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-}
-
-/// Follows the framing of requests (RFC 9112 §6 and §7).
+/// Spoils each line of a stream of requests that ends in LF alone. Follows the framing of requests (RFC 9112 §6 and §7).
 #[derive(Default)]
-struct Scanner {
+pub(crate) struct StrictLines {
     part: Part,
     /// The current line without its end, as far as it is kept.
     line: Vec<u8>,
@@ -102,7 +54,14 @@ impl Default for Part {
     }
 }
 
-impl Scanner {
+impl Inspector for StrictLines {
+    fn inspect(&mut self, _: &mut Context<'_>, arrived: &mut [u8], polled: Poll<Result<()>>) -> Poll<Result<()>> {
+        self.scan(arrived);
+        polled
+    }
+}
+
+impl StrictLines {
     fn scan(&mut self, mut bytes: &mut [u8]) {
         while !bytes.is_empty() {
             let taken = match self.part {
@@ -208,7 +167,7 @@ mod tests {
     /// What becomes of `text` in pieces of this size.
     fn scanned(text: &str, piece: usize) -> String {
         let mut bytes = text.as_bytes().to_vec();
-        let mut scanner = Scanner::default();
+        let mut scanner = StrictLines::default();
         bytes.chunks_mut(piece).for_each(|piece| scanner.scan(piece));
         String::from_utf8(bytes).unwrap()
     }

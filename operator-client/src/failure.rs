@@ -47,12 +47,14 @@ pub enum Exit {
     Damaged = 17,
     /// It is done with tools that are not ours.
     Elsewhere = 18,
+    /// A participant took part in no round.
+    Idle = 19,
 }
 
 impl Exit {
     /// Every number, for the page that lists them.
     #[cfg(test)]
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Internal,
         Self::Usage,
         Self::Configuration,
@@ -71,6 +73,7 @@ impl Exit {
         Self::Training,
         Self::Damaged,
         Self::Elsewhere,
+        Self::Idle,
     ];
 
     /// The first line of the message.
@@ -94,6 +97,7 @@ impl Exit {
             Self::Training => "Training failed",
             Self::Damaged => "What is stored is damaged",
             Self::Elsewhere => "Other tools do this",
+            Self::Idle => "There was nothing to do",
         }
     }
 

@@ -5,7 +5,8 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use client_sdk::transport::{Proxy, ProxyServer};
+use forward_proxy::Proxy;
+use http::Uri;
 use reqwest::header::ETAG;
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde::Serialize;
@@ -45,8 +46,10 @@ pub struct Part {
 #[derive(Clone)]
 pub struct Server {
     base: Url,
+    /// The same as `base`.
+    uri: Uri,
     client: reqwest::Client,
-    proxy: Option<ProxyServer>,
+    proxy: Proxy,
     token: String,
 }
 
@@ -81,17 +84,15 @@ impl Server {
             .user_agent(concat!("tributary/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(CONNECT_TIMEOUT)
             .https_only(true)
-            .no_proxy()
+            .proxy(proxy.for_reqwest())
             .redirect(reqwest::redirect::Policy::none());
         if let Some(pem) = ca_pem {
             builder = builder.tls_certs_only(authorities(pem)?);
         }
-        let proxy = proxy.towards(&origin(&base)).map_err(|error| Failure::new(Exit::Configuration, error))?;
-        if let Some(proxy) = &proxy {
-            builder = builder.proxy(forwarding(proxy)?);
-        }
+        let uri: Uri = base.as_str().parse().map_err(Failure::because(Exit::Usage, "the URL of the coordinator"))?;
+        proxy.towards(&uri).map_err(|error| Failure::new(Exit::Configuration, error))?;
         let client = builder.build().map_err(Failure::because(Exit::Configuration, "cannot set up TLS"))?;
-        Ok(Self { base, client, proxy, token })
+        Ok(Self { base, uri, client, proxy: proxy.clone(), token })
     }
 
     /// The same coordinator with another token.
@@ -319,33 +320,12 @@ impl Server {
             );
         }
         let base = &self.base;
-        if let Some(proxy) = self.proxy.as_ref().filter(|_| error.is_connect()) {
-            if error.is_timeout() {
-                let detail = format!("{base}: no tunnel through the proxy {proxy} in {} s", CONNECT_TIMEOUT.as_secs());
-                return Failure::new(Exit::Connection, detail);
-            }
-            // reqwest's errors do not have the proxy's status.
-            if let Err(error) = proxy.check(&origin(base)).await {
-                return Failure::new(Exit::Connection, format!("{base}: {error}"));
-            }
+        if let Some(failed) = self.proxy.blame(&error, &self.uri, CONNECT_TIMEOUT).await {
+            return Failure::new(Exit::Connection, format!("{base}: {}", failed.report()));
         }
         let advice = client_sdk::transport::advice(&error).map(|advice| format!("; {advice}")).unwrap_or_default();
         Failure::new(Exit::Connection, format!("{base}: {}{advice}", chain(&error)))
     }
-}
-
-/// The coordinator's address without a path.
-fn origin(base: &Url) -> String {
-    base.origin().ascii_serialization()
-}
-
-fn forwarding(proxy: &ProxyServer) -> Outcome<reqwest::Proxy> {
-    let forwarding = reqwest::Proxy::all(proxy.address().to_string());
-    let forwarding = forwarding.map_err(Failure::because(Exit::Configuration, "the proxy's address cannot be used"))?;
-    Ok(match proxy.authorization() {
-        Some(authorization) => forwarding.custom_http_auth(authorization.clone()),
-        None => forwarding,
-    })
 }
 
 /// Adds the condition to a request, if there is one.

@@ -16,7 +16,7 @@ mod private_quantizer;
 #[derive(Clone, Debug)]
 pub enum UpdateCodec {
     /// Weighted deltas with their weight and metrics, compressed with the task's codec.
-    Plain(Arc<learning::UpdateCodec>),
+    Plain(Arc<learning::WeightedCodec>),
     /// Clipped deltas, quantized with room for noise.
     Private(Arc<PrivateQuantizer>),
     /// Counts and sums of an analysis.
@@ -26,7 +26,7 @@ pub enum UpdateCodec {
 /// Checks an update as its words arrive.
 pub enum UpdateInspector {
     /// For a task without privacy mechanism.
-    Plain(learning::compress::UpdateInspector),
+    Plain(learning::compress::WeightedInspector),
     /// For a private task.
     Private(PrivateInspector),
     /// For an analysis.
@@ -93,7 +93,7 @@ impl UpdateCodec {
 
     /// The codec of a task with uploads that are expanded before the addition.
     #[must_use]
-    pub fn expanding(&self) -> Option<&Arc<learning::UpdateCodec>> {
+    pub fn expanding(&self) -> Option<&Arc<learning::WeightedCodec>> {
         match self {
             Self::Plain(codec) if !codec.is_summable() => Some(codec),
             Self::Plain(_) | Self::Private(_) | Self::Sums(_) => None,

@@ -6,7 +6,7 @@ use learning::QuantizationParams;
 use wire::participant::Encoding;
 
 use crate::codec::PrivateQuantizer;
-use crate::{AssignmentTerms, RecipeError, Rule, Tensors, UpdateCodec};
+use crate::{AssignmentTerms, RecipeError, Tensors, UpdateCodec, Weighting};
 
 /// The computation of a round.
 #[derive(Clone, Debug)]
@@ -16,7 +16,7 @@ pub struct Recipe {
     /// The codec of updates.
     pub codec: UpdateCodec,
     /// The weight of an update.
-    pub rule: Rule,
+    pub rule: Weighting,
 }
 
 impl Recipe {
@@ -45,10 +45,10 @@ impl Recipe {
             (None, None) => {
                 let compression = terms.encoding.compression.as_ref().map(|compression| &compression.codec);
                 let params = quantization(terms, &tensors);
-                UpdateCodec::Plain(Arc::new(learning::UpdateCodec::new(compression, &tensors.published, params)?))
+                UpdateCodec::Plain(Arc::new(learning::WeightedCodec::new(compression, &tensors.published, params)?))
             }
         };
-        let rule = Rule::new(terms, &codec, round)?;
+        let rule = Weighting::new(terms, &codec, round)?;
         Ok(Self { tensors, codec, rule })
     }
 }

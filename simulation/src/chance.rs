@@ -26,6 +26,8 @@ pub enum Purpose {
     Coordinator,
     /// What goes wrong.
     Schedule,
+    /// A round of a region.
+    Region,
 }
 
 /// The stream of `seed` for a purpose and a subject, given by two numbers.

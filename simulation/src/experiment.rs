@@ -28,6 +28,27 @@ pub struct Experiment {
     pub until_accuracy: Option<f64>,
     /// Virtual time after which the simulation ends in any case.
     pub limit: Duration,
+    /// Regions between the devices and the coordinator. Then `task` is that of each region in each round of the upper task.
+    pub regions: Option<Regions>,
+}
+
+/// Regions, each with a coordinator of its own, that take part in the task of an upper coordinator.
+#[derive(Clone)]
+pub struct Regions {
+    /// Number of regions. Devices belong to them in order; their numbers differ by one at most.
+    pub count: u32,
+    /// The upper task.
+    pub task: TaskSpec,
+    /// Links between the regions and the upper coordinator, and their dropouts.
+    pub links: DeviceModel,
+}
+
+impl Regions {
+    /// The first device of a region, and its number of devices, of a population.
+    pub(crate) fn devices(&self, region: u32, population: u32) -> (u32, u32) {
+        let (least, more) = (population / self.count, population % self.count);
+        (region * least + region.min(more), least + u32::from(region < more))
+    }
 }
 
 /// Progress of a running simulation.
@@ -41,6 +62,12 @@ pub enum Progress<'a> {
         elapsed: Duration,
         /// Updates accepted so far.
         updates: u64,
+    },
+    /// A region has trained, for so many virtual seconds.
+    Region {
+        /// From 0.
+        region: u32,
+        seconds: f64,
     },
     /// A round is over, and its model was evaluated if due.
     Round(&'a RoundReport),

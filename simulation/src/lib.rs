@@ -6,6 +6,8 @@
 //! ([`DeviceModel`]), and the clock that both sides see jumps from one event to the next. The same experiment yields
 //! the same [`Report`], byte for byte, whatever the number of threads.
 //!
+//! With [`Regions`], participants are regions: each of their trainings is a world of its own, with a coordinator and devices.
+//!
 //! Its parts ([`in_process`], [`clock`], [`queue`], [`chance`]) also serve audits and tests, which drive time and failures
 //! themselves.
 //!
@@ -21,6 +23,7 @@ pub mod in_process;
 mod operation;
 mod profile;
 pub mod queue;
+mod regional;
 mod report;
 mod rounds;
 mod trace;
@@ -29,9 +32,9 @@ mod world;
 
 pub use data::{Data, PooledData, Synthetic};
 pub use error::SimulationError;
-pub use experiment::{Experiment, Progress};
+pub use experiment::{Experiment, Progress, Regions};
 pub use profile::DeviceModel;
-pub use report::{Participation, Point, PrivacySpending, Report, RoundReport, WaitingTimes};
+pub use report::{Participation, Point, PrivacySpending, RegionReport, Report, RoundReport, WaitingTimes};
 pub use trace::Trace;
 
 /// Runs an experiment to its end, on the calling thread and the configured number of threads. `progress` is called on the calling thread,
@@ -40,12 +43,8 @@ pub use trace::Trace;
 /// # Errors
 /// [`SimulationError`].
 pub fn run(experiment: &Experiment, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Report, SimulationError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| SimulationError::Threads(error.to_string()))?;
-    runtime.block_on(async {
-        let mut world = world::World::new(experiment, progress).await?;
+    training::on_a_runtime(async {
+        let mut world = world::World::new(experiment, regional::Origin::of(experiment), progress).await?;
         let ran = world.run(progress).await;
         world.stop().await;
         ran?;

@@ -9,7 +9,9 @@ use client_sdk::transport::Request;
 use wire::TaskId;
 use wire::participant::ModelRef;
 
+use crate::SimulationError;
 use crate::in_process::{Advance, Participant};
+use crate::regional::RegionalTraining;
 use crate::training::TrainingHandle;
 
 pub(crate) enum Operation {
@@ -23,6 +25,8 @@ pub(crate) enum Operation {
     Answer { device: u32, action: u64, input: Box<Input> },
     /// The device has finished a computation.
     Computed { device: u32, job: TrainingHandle<Computed> },
+    /// The world waits for a region's training.
+    Region { region: u32, action: u64, job: TrainingHandle<Result<RegionalTraining, SimulationError>> },
     /// There may be a result for an open poll.
     Look { device: u32, action: u64 },
     /// An open poll ends without a result.

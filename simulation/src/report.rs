@@ -48,9 +48,47 @@ pub struct Report {
     /// What a private task has spent; absent without a mechanism.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub privacy: Option<PrivacySpending>,
+    /// The regions, if there are any. Then all other figures are those of the upper task.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub regions: Vec<RegionReport>,
     /// Why the simulation ended early, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopped: Option<String>,
+}
+
+/// What a region did in all rounds of the upper task.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct RegionReport {
+    /// Number of its devices.
+    pub population: u32,
+    /// Number of regional tasks that ended, and of their rounds.
+    pub tasks: u32,
+    pub rounds_completed: u32,
+    pub rounds_failed: u32,
+    /// Longest time of a task, in virtual seconds.
+    pub longest: f64,
+    /// Bytes sent and received by its devices.
+    pub bytes_up: u64,
+    pub bytes_down: u64,
+    /// Trainings of its devices, accepted updates, and dropouts.
+    pub trainings: u64,
+    pub updates: u64,
+    pub vanished: u64,
+}
+
+impl RegionReport {
+    /// Adds a regional task.
+    pub(crate) fn add(&mut self, task: &Report) {
+        self.tasks += 1;
+        self.rounds_completed += task.rounds_completed;
+        self.rounds_failed += task.rounds_failed;
+        self.longest = self.longest.max(task.seconds);
+        self.bytes_up += task.bytes_up;
+        self.bytes_down += task.bytes_down;
+        self.trainings += task.trainings;
+        self.updates += task.updates;
+        self.vanished += task.vanished;
+    }
 }
 
 /// What a private task has spent, from the coordinator's ledger.

@@ -9,15 +9,15 @@ use client_sdk::models::Architecture;
 use client_sdk::train::{self, Device as Processor, Evaluation};
 use federation::time::Timestamp;
 use learning::Layout;
-use learning::contribution::scaffold;
-use task_spec::TrainingPlan;
+use task_spec::{TaskSpec, TrainingPlan};
 use wire::TaskStatus;
 use wire::inspect::{PrivacyReport, RoundView, TaskView};
 use wire::{RoundState, TaskId, route};
 
 use crate::clock::Moment;
 use crate::in_process::Network;
-use crate::report::{Participation, Point, PrivacySpending, Report, RoundReport, WaitingSamples};
+use crate::regional::Answer;
+use crate::report::{Participation, Point, PrivacySpending, RegionReport, Report, RoundReport, WaitingSamples};
 use crate::training::{TrainingHandle, TrainingPool};
 use crate::{Experiment, Progress, SimulationError};
 
@@ -29,7 +29,9 @@ pub(crate) struct Rounds {
     plan: TrainingPlan,
     architecture: Architecture,
     layout: Arc<Layout>,
-    test: Arc<Dataset>,
+    /// `None` in a region, which does not evaluate.
+    test: Option<Arc<Dataset>>,
+    start: Moment,
     evaluate_every: u32,
     until_accuracy: Option<f64>,
     /// The current round, and its last attempt recorded.
@@ -58,6 +60,7 @@ pub(crate) struct Rounds {
     /// Spending of a private task, as of the last look.
     privacy: Option<PrivacySpending>,
     is_private: bool,
+    regions: Vec<RegionReport>,
 }
 
 /// An evaluation in progress, in parallel to the simulation.
@@ -69,16 +72,24 @@ struct Scoring {
 }
 
 impl Rounds {
-    pub(crate) fn new(experiment: &Experiment, task: TaskId) -> Result<Self, SimulationError> {
+    /// For a task of this specification whose world begins at `start`.
+    pub(crate) fn new(
+        experiment: &Experiment,
+        spec: &TaskSpec,
+        task: TaskId,
+        start: Moment,
+        is_region: bool,
+    ) -> Result<Self, SimulationError> {
         let layout = experiment.architecture.layout().map_err(|error| SimulationError::Invalid(error.to_string()))?;
         Ok(Self {
             task,
-            count: experiment.task.rounds.count,
+            count: spec.rounds.count,
             population: experiment.population,
-            plan: experiment.task.training.clone(),
+            plan: spec.training.clone(),
             architecture: experiment.architecture.clone(),
             layout: Arc::new(layout),
-            test: experiment.data.test(),
+            test: (!is_region).then(|| experiment.data.test()),
+            start,
             evaluate_every: experiment.evaluate_every,
             until_accuracy: experiment.until_accuracy,
             number: 1,
@@ -99,9 +110,10 @@ impl Rounds {
             reached: None,
             scoring: None,
             model: None,
-            last_at: Moment::default(),
+            last_at: start,
             privacy: None,
-            is_private: experiment.task.privacy.is_private(),
+            is_private: spec.privacy.is_private(),
+            regions: region_reports(experiment),
         })
     }
 
@@ -127,6 +139,24 @@ impl Rounds {
         self.reports.entry(attempt).or_default().push((assigned, now));
     }
 
+    /// Records the task of a region.
+    pub(crate) fn trained_in_region(&mut self, region: u32, task: &Report) {
+        if let Some(report) = self.regions.get_mut(region as usize) {
+            report.add(task);
+        }
+    }
+
+    /// The last model of a regional task, and its completed rounds; `None` if there is none.
+    pub(crate) async fn answer(&self, network: &Network) -> Result<Option<Answer>, SimulationError> {
+        let mut rounds = Vec::new();
+        for number in self.ended.iter().filter(|round| round.state == RoundState::Completed).map(|round| round.number) {
+            rounds.extend(network.look::<RoundView>(&route::fill(route::ROUND, &[&self.task, &number])).await?);
+        }
+        let Some(last) = rounds.last().and_then(|round| round.model.as_ref()) else { return Ok(None) };
+        let model = network.download(&route::model_parameters(self.task, last.version)).await?;
+        Ok(Some(Answer { model, rounds }))
+    }
+
     /// Adds bytes sent and received by participants.
     pub(crate) fn carried(&mut self, up: u64, down: u64) {
         self.carried.0 += up;
@@ -146,7 +176,7 @@ impl Rounds {
 
     /// Starts the evaluation of the first model.
     pub(crate) async fn begin(&mut self, network: &Network, pool: &TrainingPool) -> Result<(), SimulationError> {
-        self.score(network, pool, 0, 0, Moment::default()).await
+        self.score(network, pool, 0, 0, self.start).await
     }
 
     /// Records the attempts that ended since the last call.
@@ -247,7 +277,7 @@ impl Rounds {
             attempt: view.attempt,
             state: view.state,
             failure: view.failure,
-            ended_at: seconds(ended_at.elapsed()),
+            ended_at: seconds(ended_at.since(self.start)),
             seconds: view.seconds,
             phases: view.phases.iter().filter(|phase| !phase.state.is_terminal()).map(phase).collect(),
             cohort: view.cohort,
@@ -284,12 +314,12 @@ impl Rounds {
         version: u32,
         at: Moment,
     ) -> Result<(), SimulationError> {
+        let Some(test) = self.test.clone() else { return Ok(()) };
         let file = network.download(&route::model_parameters(self.task, version)).await?;
-        let (architecture, layout, test) =
-            (self.architecture.clone(), Arc::clone(&self.layout), Arc::clone(&self.test));
+        let (architecture, layout) = (self.architecture.clone(), Arc::clone(&self.layout));
         // Not needed before the next round is over.
         let job = pool.start(Moment(u64::MAX), move || {
-            let parameters = scaffold::read_model(&file, &layout).map_err(|error| error.to_string())?;
+            let parameters = architecture.read_published(&file, &layout).map_err(|error| error.to_string())?;
             let found =
                 test.with_examples(|examples| train::evaluate(&architecture, &parameters, examples, &Processor::Cpu));
             found.map_err(|error| error.to_string())
@@ -327,7 +357,7 @@ impl Rounds {
     /// Completes the report. `updates` is the number of accepted updates per device.
     pub(crate) fn report(mut self, now: Moment, updates: Vec<u32>, progress: &mut dyn FnMut(Progress<'_>)) -> Report {
         self.settle(progress);
-        let end = seconds(if self.stopped.is_some() { now } else { self.last_at }.elapsed());
+        let end = seconds(if self.stopped.is_some() { now } else { self.last_at }.since(self.start));
         Report {
             population: self.population,
             rounds_completed: self.completed,
@@ -346,9 +376,19 @@ impl Rounds {
             rounds: self.ended,
             model_sha256: self.model,
             privacy: self.privacy,
+            regions: self.regions,
             stopped: self.stopped,
         }
     }
+}
+
+/// Regions that have done nothing yet; none without regions.
+fn region_reports(experiment: &Experiment) -> Vec<RegionReport> {
+    let Some(regions) = &experiment.regions else { return Vec::new() };
+    let population = |region| regions.devices(region, experiment.population).1;
+    (0..regions.count)
+        .map(|region| RegionReport { population: population(region), ..RegionReport::default() })
+        .collect()
 }
 
 fn seconds(duration: Duration) -> f64 {

@@ -106,6 +106,12 @@ impl TaskQueue {
     }
 }
 
+/// Runs a future on this thread.
+pub(crate) fn on_a_runtime<T>(future: impl Future<Output = Result<T, SimulationError>>) -> Result<T, SimulationError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| SimulationError::Threads(error.to_string()))?.block_on(future)
+}
+
 impl<T> TrainingHandle<T> {
     /// Waits for the result; `None` if the computation panicked.
     pub(crate) fn finish(self) -> Option<T> {

@@ -26,9 +26,10 @@ use crate::device::{Device, DeviceSettings, OpenPoll};
 use crate::in_process::{Advance, LocalCoordinator, Network};
 use crate::operation::Operation;
 use crate::queue::Queue;
+use crate::regional::{Answer, HANDOVER, Origin, RegionalTraining, RegionalWork};
 use crate::rounds::Rounds;
-use crate::training::TrainingPool;
-use crate::{Progress, Report, SimulationError};
+use crate::training::{TrainingPool, on_a_runtime};
+use crate::{Experiment, Progress, Report, SimulationError};
 
 /// Background work processes everything within this time in one pass.
 const REST: Duration = Duration::from_millis(100);
@@ -40,7 +41,7 @@ pub(crate) struct World {
     events: WakeSubscription,
     pool: TrainingPool,
     common: DeviceSettings,
-    data: Arc<dyn crate::Data>,
+    training: Training,
     devices: Vec<Device>,
     by_id: HashMap<ParticipantId, u32>,
     /// Devices with an open check-in, and with another open poll.
@@ -51,14 +52,33 @@ pub(crate) struct World {
     /// Time at which it has something to do even without new facts.
     deadline: Option<Moment>,
     rounds: Rounds,
+    start: Moment,
     limit: Moment,
+}
+
+/// How participants train.
+enum Training {
+    /// On their own examples.
+    OnDevices(Arc<dyn crate::Data>),
+    /// By tasks of their own.
+    InRegions(Arc<RegionalWork>),
+}
+
+impl Training {
+    /// Number of a participant's training examples.
+    fn examples(&self, participant: u32) -> u64 {
+        match self {
+            Self::OnDevices(data) => data.examples(participant),
+            Self::InRegions(regions) => regions.examples(participant),
+        }
+    }
 }
 
 impl World {
     /// Runs until the task is over or the target is reached.
     pub(crate) async fn run(&mut self, progress: &mut dyn FnMut(Progress<'_>)) -> Result<(), SimulationError> {
         self.rounds.begin(&self.local.network, &self.pool).await?;
-        self.plan_step(Moment::default());
+        self.plan_step(self.start);
         while !self.rounds.are_over() {
             let Some((at, operation)) = self.queue.pop() else {
                 return Err(SimulationError::Coordinator("nothing is left to happen".to_owned()));
@@ -78,6 +98,11 @@ impl World {
     pub(crate) fn report(self, progress: &mut dyn FnMut(Progress<'_>)) -> Report {
         let updates = self.devices.iter().map(|device| device.updates).collect();
         self.rounds.report(self.clock.moment(), updates, progress)
+    }
+
+    /// The last model and the rounds of a regional task; `None` if no round was completed.
+    async fn regional_answer(&self) -> Result<Option<Answer>, SimulationError> {
+        self.rounds.answer(&self.local.network).await
     }
 
     /// Ends the coordinator.
@@ -116,6 +141,15 @@ impl World {
                 self.devices[device as usize].take_back(participant);
                 self.go_where(device, advance)
             }
+            Operation::Region { region, action, job } if self.is_current(region, action) => {
+                let lost = || SimulationError::Threads("a region's training ended badly".to_owned());
+                let training = job.finish().ok_or_else(lost)??;
+                if let Some(report) = &training.report {
+                    progress(Progress::Region { region, seconds: report.seconds });
+                }
+                self.trained_in_region(region, training);
+                Ok(())
+            }
             Operation::Look { device, action } if self.is_current(device, action) => {
                 self.look(device).await;
                 Ok(())
@@ -131,6 +165,7 @@ impl World {
             | Operation::Arrive { .. }
             | Operation::Fetch { .. }
             | Operation::Answer { .. }
+            | Operation::Region { .. }
             | Operation::Look { .. }
             | Operation::PollEnds { .. } => Ok(()),
         }
@@ -192,11 +227,7 @@ impl World {
         device.action += 1;
         let number = device.action;
         let is_of_a_round = match &action {
-            Action::Send(request) => !matches!(
-                request,
-                // An event about a round that it has left.
-                Request::Enroll(_) | Request::Renew(_) | Request::CheckIn(_)
-            ),
+            Action::Send(request) => request.place().is_some(),
             Action::Fetch { .. } | Action::Train(_) => true,
             Action::Evaluate(_) | Action::Load(_) | Action::Persist(_) | Action::WaitUntil(_) | Action::Finished(_) => {
                 false
@@ -226,18 +257,8 @@ impl World {
                 self.queue.plan(arrives, Operation::Fetch { device: index, action: number, task, model });
                 None
             }
-            // The update was trained ahead: the rest takes negligible time.
-            Action::Train(work) if !work.trains() => {
-                let data = Arc::clone(&self.data);
-                self.compute(index, now, move || Input::Trained(train(&work, &*data, index)));
-                return Ok(());
-            }
             Action::Train(work) => {
-                let ends = now.plus(profile.training(self.rounds.examples_of_a_training(device.examples)));
-                // A device that cannot finish in time leaves the round at the deadline, so it need not train.
-                if deadline.is_none_or(|deadline| ends < deadline) {
-                    let data = Arc::clone(&self.data);
-                    self.compute(index, ends, move || Input::Trained(train(&work, &*data, index)));
+                if self.train(index, work, now, deadline) {
                     return Ok(());
                 }
                 None
@@ -256,6 +277,46 @@ impl World {
             self.queue.plan(at, Operation::Tick { device: index, action: number });
         }
         Ok(())
+    }
+
+    /// Starts a participant's training; `false` if it cannot finish in time: it leaves the round at the deadline, so it need not train.
+    fn train(&mut self, index: u32, work: Arc<RoundWork>, now: Moment, deadline: Option<Moment>) -> bool {
+        match &self.training {
+            Training::OnDevices(data) => {
+                let data = Arc::clone(data);
+                let device = &self.devices[index as usize];
+                // If the update was trained ahead, the rest takes negligible time.
+                let examples = if work.trains() { self.rounds.examples_of_a_training(device.examples) } else { 0 };
+                let ends = now.plus(device.profile.training(examples));
+                let is_in_time = !work.trains() || deadline.is_none_or(|deadline| ends < deadline);
+                if is_in_time {
+                    self.compute(index, ends, move || Input::Trained(train(&work, &*data, index)));
+                }
+                is_in_time
+            }
+            Training::InRegions(regions) => {
+                let regions = Arc::clone(regions);
+                let job = self.pool.start(now, move || regions.train(&work, index, now));
+                let action = self.devices[index as usize].action;
+                // Regions that receive the model within this time train on several threads.
+                self.queue.plan(now.plus(HANDOVER), Operation::Region { region: index, action, job });
+                true
+            }
+        }
+    }
+
+    /// Passes the result of a region's training on when it is there.
+    fn trained_in_region(&mut self, region: u32, training: RegionalTraining) {
+        let RegionalTraining { result, ends, report } = training;
+        if let Some(report) = &report {
+            self.rounds.trained_in_region(region, report);
+        }
+        let device = &self.devices[region as usize];
+        let now = self.clock.moment();
+        match device.deadline().map(|deadline| Moment::at(deadline).max(now)).filter(|deadline| *deadline <= ends) {
+            Some(deadline) => self.queue.plan(deadline, Operation::Tick { device: region, action: device.action }),
+            None => self.compute(region, ends, move || Input::Trained(result)),
+        }
     }
 
     /// A request for a model reaches the coordinator.
@@ -396,6 +457,19 @@ impl World {
         }
         Ok(())
     }
+}
+
+/// Runs a regional task in a world of its own.
+fn run_region(experiment: &Experiment, origin: Origin) -> Result<(Report, Option<Answer>), SimulationError> {
+    on_a_runtime(async {
+        let progress = &mut |_: Progress<'_>| ();
+        let mut world = World::new(experiment, origin, progress).await?;
+        let ran = world.run(progress).await;
+        let answer = world.regional_answer().await;
+        world.stop().await;
+        ran?;
+        Ok((world.report(progress), answer?))
+    })
 }
 
 /// Trains with the SDK's own trainer. One that panics is a participant's failure, as it is on a device.

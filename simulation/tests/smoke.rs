@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client_sdk::models::{Architecture, Linear};
-use simulation::{DeviceModel, Experiment, Progress, Report, SimulationError, Synthetic, Trace, run};
+use simulation::{
+    DeviceModel, Experiment, Progress, RegionReport, Regions, Report, SimulationError, Synthetic, Trace, run,
+};
 use task_spec::TaskSpec;
 use wire::RoundState;
 
@@ -40,6 +42,7 @@ fn experiment(population: u32, secure: bool) -> Experiment {
         evaluate_every: 1,
         until_accuracy: None,
         limit: Duration::from_secs(24 * 3600),
+        regions: None,
     }
 }
 
@@ -118,6 +121,56 @@ fn a_night_is_waited_for() {
     assert!(short.stopped.is_some());
 }
 
+/// Three regions of eight devices, with two regional rounds in each of two rounds.
+fn regional() -> Experiment {
+    let mut experiment = experiment(24, true);
+    let mut upper = experiment.task.clone();
+    upper.rounds = serde_json::from_value(serde_json::json!({ "count": 2, "collect_deadline_ms": 3_600_000 })).unwrap();
+    upper.selection = serde_json::from_value(serde_json::json!({ "cohort": { "count": 3 } })).unwrap();
+    upper.secure_aggregation.max_corrupt_fraction = 0.0;
+    experiment.task.rounds.count = 2;
+    let links = DeviceModel { trace: Trace::Always, dropout: 0.0, ..DeviceModel::default() };
+    experiment.regions = Some(Regions { count: 3, task: upper, links });
+    experiment
+}
+
+#[test]
+fn regions_train_by_tasks_of_their_own_with_masks_on_both_levels() {
+    let regional = regional();
+    let report = simulate(&regional);
+    assert_eq!((report.rounds_completed, report.updates, report.regions.len()), (2, 6, 3), "{report:?}");
+    assert!(report.rounds.iter().all(|round| round.phases.contains_key(RoundState::Unmasking.as_str())));
+    let done = report.regions.iter().map(|region| (region.population, region.tasks, region.rounds_completed));
+    assert!(done.eq([(8, 2, 4); 3]), "{report:?}");
+    // A round among regions takes as long as the slowest region, and not as long as all of them.
+    let longest = report.regions.iter().map(|region| region.longest).fold(0.0, f64::max);
+    let all: f64 = report.regions.iter().map(|region| region.longest).sum();
+    let collecting = report.rounds[0].phases[RoundState::Collecting.as_str()];
+    assert!(collecting < all && report.seconds > longest, "{collecting}, {longest} and {all}: {report:?}");
+    let (first, last) = (report.curve[0], report.curve[2]);
+    assert!(last.accuracy > first.accuracy + 0.1, "{:?}", report.curve);
+    // Updates of six devices a round stay in their regions, of which three send one each.
+    let below: u64 = report.regions.iter().map(|region| region.bytes_up).sum();
+    assert!(below > 3 * report.bytes_up, "{below} and {}", report.bytes_up);
+    assert_eq!(json(&report), json(&simulate(&Experiment { threads: 3, ..regional })));
+}
+
+#[test]
+fn a_region_answers_before_the_deadline_with_the_rounds_that_it_has() {
+    let mut late = regional();
+    late.task.rounds.count = 100;
+    late.task.secure_aggregation.enabled = false;
+    late.limit = Duration::from_secs(900);
+    late.regions.as_mut().unwrap().task.rounds.collect_deadline_ms = 60_000;
+    let report = simulate(&late);
+    let cut = |region: &RegionReport| region.tasks == 2 && (2..200).contains(&region.rounds_completed);
+    assert!(report.rounds_completed == 2 && report.regions.iter().all(cut), "{:?}", report.regions);
+    late.devices.examples_per_second = 0.01;
+    late.limit = Duration::from_secs(200);
+    let report = simulate(&late);
+    assert_eq!((report.rounds_completed, report.updates), (0, 0), "no region completes a round in time");
+}
+
 #[test]
 fn it_ends_when_the_model_is_good_enough() {
     let enough = Experiment { until_accuracy: Some(0.0), ..experiment(24, false) };
@@ -135,6 +188,14 @@ fn nonsense_is_refused_with_its_reason() {
     };
     assert!(matches!(refused(|e| e.population = 0), SimulationError::Invalid(_)));
     assert!(matches!(refused(|e| e.devices.examples_per_second = 0.0), SimulationError::Invalid(_)));
+    let crowded = |e: &mut Experiment| e.regions = Some(Regions { count: 9, ..regional().regions.unwrap() });
+    assert!(refused(crowded).to_string().contains("9 regions of 8 devices"));
+    // The regional task is created in the middle of the simulation.
+    let wrong = |e: &mut Experiment| {
+        *e = regional();
+        e.task.rounds.collect_max = Some(0);
+    };
+    assert!(matches!(refused(wrong), SimulationError::Refused(_)));
     let error = refused(|e| e.task.rounds.collect_max = Some(0));
     assert!(matches!(error, SimulationError::Refused(_)) && error.to_string().contains("collect_m"), "{error}");
 }

@@ -46,7 +46,8 @@ macro_rules! migrations {
             26 "0026" "drop_unopened",
             27 "0027" "refusals",
             28 "0028" "batches",
-            29 "0029" "model_upload")
+            29 "0029" "model_upload",
+            30 "0030" "record_below")
     };
     ($database:literal: $($version:literal $digits:literal $name:literal),+) => {
         &[$(crate::schema::Migration {

@@ -22,6 +22,21 @@ impl Analytics {
         Value::Object(self.0.clone())
     }
 
+    fn columns(&self) -> &[Value] {
+        self.0.get("columns").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    }
+
+    /// Number of described columns, if these are statistics.
+    #[must_use]
+    pub fn statistics(&self) -> Option<usize> {
+        self.0.get("kind").is_some_and(|kind| kind == "statistics").then(|| self.columns().len())
+    }
+
+    /// Whether a column counts its empty cells.
+    pub(crate) fn counts_missing(&self) -> bool {
+        self.columns().iter().any(|column| column["missing"] == true)
+    }
+
     /// JSON bytes: equal for equal analyses, since keys are sorted and numbers keep every bit.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {

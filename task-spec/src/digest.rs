@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use serde::{Deserialize, Serialize};
 
 /// A SHA-256 digest; in JSON 64 lower-case hexadecimal digits.
@@ -18,7 +19,7 @@ pub struct BadDigest;
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&hex::encode(self.0))
+        f.write_str(&HEXLOWER.encode(&self.0))
     }
 }
 
@@ -32,9 +33,8 @@ impl FromStr for Digest {
     type Err = BadDigest;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let mut bytes = [0; 32];
-        hex::decode_to_slice(text, &mut bytes).map_err(|_| BadDigest)?;
-        Ok(Self(bytes))
+        let bytes = HEXLOWER_PERMISSIVE.decode(text.as_bytes()).map_err(|_| BadDigest)?;
+        bytes.try_into().map(Self).map_err(|_| BadDigest)
     }
 }
 

@@ -12,6 +12,7 @@ mod initial_model;
 mod limits;
 mod model;
 mod named;
+mod pattern;
 mod privacy;
 mod problem;
 mod server;
@@ -25,7 +26,7 @@ pub use device::fairness::Fairness;
 pub use device::local::{Budget, MAX_ACCUMULATE, Over, Precision, Schedule, Warmup, step_factor};
 pub use device::local_optimizer::LocalOptimizer;
 pub use device::on_device::{
-    Attribute, Attributes, Criterion, EXAMPLES, GRAPH_VERSION, MAX_CRITERIA, MAX_TEXTS, eligible,
+    Attribute, Attributes, Criterion, EXAMPLES, GRAPH_VERSION, MAX_CRITERIA, MAX_TEXTS, TABLE_VERSION, eligible,
 };
 pub use device::personalization::{AdapterScope, BELOW, PERSONAL_PREFIX, Personalization, below};
 pub use device::solver::{AdaptiveMu, Solver};
@@ -34,11 +35,12 @@ pub use digest::{BadDigest, Digest};
 pub use distribution::{QUANTILES, STEP};
 pub use initial_model::{InitialModel, VersionOfTask};
 pub use limits::{
-    MAX_COHORT, MAX_DEADLINE_MS, MAX_METRICS, MAX_SECURE_COHORT, MIN_SECURE_COHORT, TRAINING_LOSS, USUAL_SECURE_COHORT,
-    is_name,
+    MAX_COHORT, MAX_DEADLINE_MS, MAX_METRICS, MAX_SECURE_COHORT, MAX_STOP_AFTER, MIN_SECURE_COHORT, TRAINING_LOSS,
+    USUAL_SECURE_COHORT, is_name,
 };
-pub use model::{Initial, ModelSpec, TensorDeclaration};
+pub use model::{BatchNorm, Initial, ModelSpec, TensorDeclaration};
 pub use named::UnknownName;
+pub use pattern::matches_pattern;
 pub use privacy::{
     AdaptiveClip, Clip, NOISE_RANGE, NoisedBy, OnBudgetEnd, PrivacyAccounting, PrivacyMechanism, PrivacySampler,
     PrivacySpec, PrivacyView, SAMPLING_RATE_MIN, Sampling, TooFewTurns, Turns,
@@ -49,11 +51,11 @@ pub use server::gate::{Better, GateSpec};
 pub use server::optimizer::ServerOptimizer;
 pub use server::retain::Retain;
 pub use server::robust::{MAX_ROBUST_COHORT, RobustRule, RobustSpec};
-pub use server::rounds::RoundsSpec;
+pub use server::rounds::{KeepBest, RoundsSpec};
 pub use server::schedule::{Ahead, LEAST_WEIGHT, MAX_STALENESS, Mode, ScheduleSpec, Staleness};
 pub use server::secure_aggregation::SecureAggregationSpec;
 pub use server::selection::{Cohort, Oort, PowerOfChoice, Quotas, Requirements, SelectionSpec, Strategy, Stratified};
-pub use table::{MAX_TABLE_COLUMNS, MAX_TABLE_WORDS, TableColumn, TableSpec};
+pub use table::{EmptyCell, MAX_TABLE_COLUMNS, MAX_TABLE_WORDS, Missing, Percentage, TableColumn, TableSpec};
 pub use task::{Draw, TaskSpec};
 pub use text::keys::keys;
 pub use text::preset::{PRESETS, Preset};

@@ -14,6 +14,8 @@ pub const MIN_SECURE_COHORT: u32 = 3;
 pub const USUAL_SECURE_COHORT: u32 = 10;
 /// Maximum number of metrics of a task.
 pub const MAX_METRICS: usize = 16;
+/// Maximum of `rounds.stop_after`.
+pub const MAX_STOP_AFTER: u32 = 1000;
 /// The metric used by strategies that follow the loss: the mean training loss of a participation.
 pub const TRAINING_LOSS: &str = "train_loss";
 

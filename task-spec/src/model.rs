@@ -1,8 +1,9 @@
 //! `[model]` of a task: its tensors, and the subset that stays local.
 
+use graph::Loss;
 use serde::{Deserialize, Serialize};
 
-use crate::{Criterion, GRAPH_VERSION, InitialModel, TableSpec};
+use crate::{Criterion, GRAPH_VERSION, InitialModel, TableSpec, named_enum};
 
 /// The model: its tensors, and which of them stay local.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -19,10 +20,14 @@ pub struct ModelSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(ignore))]
     pub graph: Option<String>,
-    /// Loss of the graph in `graph`. Default: cross-entropy.
+    /// Loss of the graph in `graph`, or of a `linear` or `mlp` that learns from a table. Default: cross-entropy, and `mse` for
+    /// a label of numbers. `tributary` writes it into `architecture`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(ignore))]
-    pub loss: Option<graph::Loss>,
+    pub loss: Option<Loss>,
+    /// Running statistics of a graph's batch normalizations. Default: `frozen`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch_norm: Option<BatchNorm>,
     /// Which columns of their tables participants learn from, if their data are tables.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub table: Option<TableSpec>,
@@ -44,12 +49,37 @@ pub struct ModelSpec {
 }
 
 impl ModelSpec {
+    /// The graph of the architecture, if it is one.
+    fn graph_architecture(&self) -> Option<&serde_json::Value> {
+        self.architecture.as_ref().filter(|architecture| architecture["kind"] == "graph")
+    }
+
+    /// Whether the model is a graph that minimizes another loss than cross-entropy.
+    pub(crate) fn has_other_loss(&self) -> bool {
+        let graph = self.graph_architecture();
+        graph.is_some_and(|architecture| architecture["loss"]["kind"] != Loss::CROSS_ENTROPY.name())
+    }
+
     /// The criterion for devices of a task whose model is a graph: their SDK computes its format. `None` for other models.
     #[must_use]
     pub fn on_device(&self) -> Option<Criterion> {
-        let architecture = self.architecture.as_ref().filter(|architecture| architecture["kind"] == "graph")?;
+        let architecture = self.graph_architecture()?;
         let at_least = Some(architecture["graph"]["version"].as_f64().unwrap_or(f64::INFINITY));
         Some(Criterion { attribute: GRAPH_VERSION.to_owned(), at_least, ..Criterion::default() })
+    }
+}
+
+named_enum! {
+    /// What becomes of the running statistics of a graph's batch normalizations.
+    #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+    pub enum BatchNorm {
+        /// They are constants of the graph, which training normalizes by.
+        Frozen = "frozen",
+        /// Training normalizes by the statistics of the batch. The running ones stay on each device, as in FedBN (Li et
+        /// al. 2021); `personal` names them.
+        Local = "local",
+        /// Training normalizes by the statistics of the batch. The running ones travel and are averaged like parameters.
+        Averaged = "averaged",
     }
 }
 

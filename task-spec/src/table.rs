@@ -2,7 +2,13 @@
 //!
 //! Participants receive it with the model, and those of a secure round agree on it, byte for byte.
 
+mod column;
+mod percentage;
+
 use serde::{Deserialize, Serialize};
+
+pub use column::{EmptyCell, Missing, TableColumn};
+pub use percentage::Percentage;
 
 /// Maximum number of columns in a task.
 pub const MAX_TABLE_COLUMNS: usize = 4096;
@@ -16,30 +22,18 @@ pub const MAX_TABLE_WORDS: usize = 1024;
 pub struct TableSpec {
     /// What the model takes, in this order: a number is one input, a word of n is n inputs, of which one is 1.
     pub features: Vec<TableColumn>,
-    /// What it predicts: the classes are the words of `one_of`, in this order. A number only in an analysis.
+    /// What it predicts: the classes are the words of `one_of`, in this order; without them, a number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<TableColumn>,
-}
-
-/// One column: numbers, or words if there is `one_of`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct TableColumn {
-    /// Name of the column, exactly as in the table's header.
-    pub column: String,
-    /// Least number; with `high`, numbers are scaled from `low..high` to 0..1. Default: numbers are taken as they are.
+    /// Share of a participant's rows that may be left out because a cell cannot be used. Default: every row must be usable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub low: Option<f64>,
-    /// Greatest number.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub high: Option<f64>,
-    /// The words that the column has, if it has words.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub one_of: Vec<String>,
+    pub skip_rows_up_to: Option<Percentage>,
 }
 
 impl TableSpec {
+    /// The latest rules for tables: those of this release.
+    pub const LATEST: u32 = 2;
+
     /// Number of inputs of a row.
     #[must_use]
     pub fn width(&self) -> usize {
@@ -52,18 +46,22 @@ impl TableSpec {
         let label = self.label.as_ref()?;
         (!label.one_of.is_empty()).then_some(label.one_of.len())
     }
-}
 
-impl TableColumn {
-    /// Number of inputs encoding the column.
+    /// Whether statistics of this number of columns take a word's position in `one_of` instead of an input for each word: if there are
+    /// as many columns as features, some of which have words.
     #[must_use]
-    pub fn width(&self) -> usize {
-        self.one_of.len().max(1)
+    pub fn counts_words(&self, columns: usize) -> bool {
+        columns == self.features.len() && self.features.iter().any(|feature| !feature.one_of.is_empty())
     }
 
-    /// The least and greatest number, if both are given.
+    /// Whether the label is a number.
     #[must_use]
-    pub fn range(&self) -> Option<(f64, f64)> {
-        Some((self.low?, self.high?))
+    pub fn predicts_number(&self) -> bool {
+        self.label.as_ref().is_some_and(|label| label.one_of.is_empty())
+    }
+
+    /// Whether a cell that cannot be used may be replaced, or its row left out.
+    pub(crate) fn has_holes(&self) -> bool {
+        self.skip_rows_up_to.is_some() || self.features.iter().chain(&self.label).any(TableColumn::has_holes)
     }
 }

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::server::selection::round_up;
 use crate::{
-    AggregationSpec, Ahead, Analytics, Cohort, Compression, MAX_COHORT, MAX_SECURE_COHORT, MIN_SECURE_COHORT, Mode,
-    ModelSpec, NoisedBy, Personalization, PrivacyMechanism, PrivacySpec, Retain, RoundsSpec, ScheduleSpec,
-    SecureAggregationSpec, SelectionSpec, Staleness, TrainingPlan, USUAL_SECURE_COHORT,
+    AggregationSpec, Ahead, Analytics, Cohort, Compression, Criterion, MAX_COHORT, MAX_SECURE_COHORT,
+    MIN_SECURE_COHORT, Mode, ModelSpec, NoisedBy, Personalization, PrivacySpec, Retain, RoundsSpec, ScheduleSpec,
+    SecureAggregationSpec, SelectionSpec, Staleness, TABLE_VERSION, TableSpec, TrainingPlan, USUAL_SECURE_COHORT,
 };
 
 /// A task as the operator writes it.
@@ -73,6 +73,35 @@ pub struct Draw {
 }
 
 impl TaskSpec {
+    /// All criteria for devices: those of the operator, and that their SDK computes the model's graph and reads its table.
+    pub fn on_device(&self) -> impl Iterator<Item = Criterion> {
+        let operators = self.selection.on_device.iter().cloned();
+        operators.chain(self.model.on_device()).chain(self.table_rules())
+    }
+
+    /// The criterion that a device's SDK reads the table, if older ones would misread it.
+    #[must_use]
+    pub fn table_rules(&self) -> Option<Criterion> {
+        self.needs_latest_table().then(|| Criterion {
+            attribute: TABLE_VERSION.to_owned(),
+            at_least: Some(TableSpec::LATEST.into()),
+            ..Criterion::default()
+        })
+    }
+
+    /// Whether SDKs that lack the latest rules for tables would misread the task.
+    #[must_use]
+    pub fn needs_latest_table(&self) -> bool {
+        let is_newer = |table: &TableSpec| match &self.analytics {
+            Some(analytics) => {
+                table.has_holes() || analytics.statistics().is_some_and(|count| table.counts_words(count))
+            }
+            None => table.has_holes() || table.predicts_number() || self.model.has_other_loss(),
+        };
+        self.analytics.as_ref().is_some_and(Analytics::counts_missing)
+            || self.model.table.as_ref().is_some_and(is_newer)
+    }
+
     /// Whether participants report their last training loss, quantized, at each check-in.
     #[must_use]
     pub fn reports_utility(&self) -> bool {
@@ -210,8 +239,6 @@ impl TaskSpec {
         let privacy = &self.privacy;
         // A participant of a single round is drawn once.
         let is_once = privacy.participations == Some(1);
-        privacy.mechanism == PrivacyMechanism::BandedMatrix
-            && !is_once
-            && privacy.separation.is_some_and(|apart| apart > 1)
+        privacy.mechanism.counts_participations() && !is_once && privacy.separation.is_some_and(|apart| apart > 1)
     }
 }

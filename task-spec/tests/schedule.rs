@@ -122,6 +122,7 @@ fn what_needs_everybody_at_the_same_version_is_refused_with_the_reason() {
             "aggregation.gate",
             "measured older ones",
         ),
+        ("[rounds]\nkeep_best = { metric = \"accuracy\" }", "rounds.keep_best", "measured several"),
         (
             "[aggregation]\nclip_norm = 1.0\n[training.fairness]\nq = 1.0\nloss_cap = 3.0",
             "training.fairness",

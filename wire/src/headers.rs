@@ -13,6 +13,9 @@ pub const CONTENT_SHA256: &str = "tributary-content-sha256";
 /// `secure_agg::messages::MaskedInput` in base64: the participant's signature on the body of a masked input; required on
 /// uploads of rounds with secure aggregation.
 pub const SIGNED_INPUT: &str = "tributary-signed-input";
+/// SHA-256 of the record of a version that the update comes from ([`crate::provenance::SignedProvenance::sha256`]), 64 hexadecimal digits;
+/// optional on the request that has a masked input count.
+pub const RECORD_BELOW: &str = "tributary-record-below";
 /// A participant's certificate (DER) as a structured byte sequence, on a signed request ([`crate::signature`]). Not `Client-Cert` (RFC
 /// 9440): proxies set that header, or strip it from external requests.
 pub const CERTIFICATE: &str = "tributary-certificate";

@@ -14,6 +14,8 @@ use crate::audit::{AuditKey, Hex};
 
 /// Version of the record format.
 pub const FORMAT: u32 = 1;
+/// Maximum number of [`Provenance::below`]: a record with this many is shorter than [`MAX_RECORD_BYTES`].
+pub const MAX_BELOW: u32 = 128;
 /// Maximum length of an accepted record, in bytes.
 pub const MAX_RECORD_BYTES: usize = 16 << 10;
 const RECORD: &[u8] = b"tributary provenance 1\0";
@@ -64,6 +66,10 @@ pub struct Provenance {
     pub survivors: Option<Digest>,
     /// Number of updates in the sum; absent without a round, and if privacy requires that this number stays secret.
     pub updates: Option<u32>,
+    /// Records of other coordinators' versions that the updates in the sum come from ([`SignedProvenance::sha256`]): ascending, without
+    /// duplicates, the first [`MAX_BELOW`]. Participants named them; absent without any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub below: Vec<Digest>,
     /// The task's privacy cost so far; absent without a privacy mechanism.
     pub privacy: Option<SpentSoFar>,
     /// When it was published.
@@ -131,6 +137,14 @@ impl Provenance {
 }
 
 impl SignedProvenance {
+    /// Digest by which another record names this one: SHA-256 of the text. The text names the key that signs it.
+    #[must_use]
+    pub fn sha256(&self) -> Digest {
+        let mut context = Context::new(&SHA256);
+        context.update(self.record.as_bytes());
+        finish(context)
+    }
+
     /// Returns the record if the coordinator that it names signed it. The caller checks whether that coordinator is the expected one.
     ///
     /// # Errors

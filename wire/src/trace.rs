@@ -6,6 +6,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::audit::Hex;
+
 /// A position in a recorded trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TraceContext {
@@ -21,7 +23,7 @@ pub struct NotATraceContext;
 
 impl fmt::Display for TraceContext {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "00-{}-{}-01", hex::encode(self.trace), hex::encode(self.span))
+        write!(formatter, "00-{}-{}-01", Hex(self.trace), Hex(self.span))
     }
 }
 
@@ -39,12 +41,12 @@ impl FromStr for TraceContext {
         if !is_lower(trace) || !is_lower(span) || !is_lower(flags) {
             return Err(NotATraceContext);
         }
-        let mut context = Self { trace: [0; 16], span: [0; 8] };
-        let mut bits = [0];
-        hex::decode_to_slice(trace, &mut context.trace).map_err(|_| NotATraceContext)?;
-        hex::decode_to_slice(span, &mut context.span).map_err(|_| NotATraceContext)?;
-        hex::decode_to_slice(flags, &mut bits).map_err(|_| NotATraceContext)?;
-        if context.trace == [0; 16] || context.span == [0; 8] || bits[0] & 1 == 0 {
+        let wrong = |_| NotATraceContext;
+        let Hex(trace) = trace.parse().map_err(wrong)?;
+        let Hex(span) = span.parse().map_err(wrong)?;
+        let Hex([flags]) = flags.parse().map_err(wrong)?;
+        let context = Self { trace, span };
+        if context.trace == [0; 16] || context.span == [0; 8] || flags & 1 == 0 {
             return Err(NotATraceContext);
         }
         Ok(context)

@@ -7,8 +7,8 @@ use ring::signature::Ed25519KeyPair;
 use uuid::Uuid;
 use wire::audit::Hex;
 use wire::provenance::{
-    BadProvenance, BaseVersion, FORMAT, MAX_RECORD_BYTES, MadeIn, Origin, Provenance, SignedProvenance, SpentSoFar,
-    key_of, roster_digest, survivors_digest,
+    BadProvenance, BaseVersion, FORMAT, MAX_BELOW, MAX_RECORD_BYTES, MadeIn, Origin, Provenance, SignedProvenance,
+    SpentSoFar, key_of, roster_digest, survivors_digest,
 };
 
 fn pair(seed: u8) -> Ed25519KeyPair {
@@ -30,6 +30,7 @@ fn record() -> Provenance {
         roster: Some(roster_digest(&[vec![ParticipantId(Uuid::from_u128(1))]])),
         survivors: None,
         updates: Some(5),
+        below: Vec::new(),
         privacy: Some(SpentSoFar { epsilon: 0.1 + 0.2, delta: 1e-5 }),
         published_at: Timestamp(1_750_000_000_000),
         signed_at: Timestamp(1_750_000_000_000),
@@ -140,4 +141,16 @@ fn survivors_have_a_digest_of_their_own_and_are_signed_where_they_are_told() {
     let mut changed = signed;
     changed.record = changed.record.replace("survivors", "survivorz");
     assert_eq!(changed.open(), Err(BadProvenance::Signature(key_of(&pair(7)))));
+}
+
+#[test]
+fn records_below_are_signed_and_a_full_list_is_accepted() {
+    let below = vec![record().sign(&pair(8)).sha256(), Digest([9; 32])];
+    let signed = Provenance { below: below.clone(), ..record() }.sign(&pair(7));
+    assert!(signed.record.contains(&format!(r#""updates":5,"below":["{}","{}"],"#, below[0], below[1])));
+    assert_eq!(signed.open().unwrap().below, below);
+    assert_eq!(signed.sha256().0, digest(&SHA256, signed.record.as_bytes()).as_ref());
+    let full = vec![Digest([255; 32]); MAX_BELOW as usize];
+    let full = Provenance { below: full, survivors: record().roster, ..record() };
+    assert_eq!(full.sign(&pair(7)).open().unwrap(), full);
 }

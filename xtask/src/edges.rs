@@ -41,10 +41,11 @@ pub(crate) const TABLE: &[Allowed] = &[
         never: &["tokio", "axum", "hyper", "reqwest", "rusqlite", "sqlx"],
     },
     Allowed { package: "private-files", ours: &[], never: IO },
+    Allowed { package: "forward-proxy", ours: &[], never: &["rusqlite", "sqlx", "axum", "openssl"] },
     // `reqwest` for the TLS of object_store; `test-servers` for tests only.
     Allowed {
         package: "store",
-        ours: &["federation", "private-files", "task-spec", "test-servers"],
+        ours: &["federation", "forward-proxy", "private-files", "task-spec", "test-servers"],
         never: &["axum", "hyper", "s3s", "s3s-fs"],
     },
     Allowed {
@@ -56,12 +57,12 @@ pub(crate) const TABLE: &[Allowed] = &[
     // Itself for tests only, with candle to compare with.
     Allowed {
         package: "client-sdk",
-        ours: &["client-sdk", "graph", "wire", "recipe", "secure-agg", "learning", "task-spec"],
+        ours: &["client-sdk", "forward-proxy", "graph", "wire", "recipe", "secure-agg", "learning", "task-spec"],
         never: &["rusqlite", "sqlx", "axum", "reqwest", "openssl", "mimalloc"],
     },
     Allowed {
         package: "operator-client",
-        ours: &["client-sdk", "wire"],
+        ours: &["client-sdk", "forward-proxy", "wire"],
         never: &["axum", "hyper", "rusqlite", "sqlx"],
     },
     Allowed {
@@ -89,6 +90,7 @@ pub(crate) const TABLE: &[Allowed] = &[
         ours: &[
             "aggregation",
             "federation",
+            "forward-proxy",
             "learning",
             "listener",
             "recipe",

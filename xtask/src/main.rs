@@ -13,6 +13,8 @@ mod size;
 mod test_targets;
 mod tidy;
 
+use std::path::PathBuf;
+
 use clap::Parser;
 
 #[derive(Parser)]
@@ -38,6 +40,13 @@ enum Chore {
         /// Minimum accuracy, from 0 to 1.
         accuracy: f64,
     },
+    /// Document our crates as .ci/clippy.sh compiled them. A warning is an error.
+    Rustdoc {
+        /// The folder with the compiler's arguments.
+        compiled: PathBuf,
+        /// The folder for the pages.
+        out: PathBuf,
+    },
     /// Build the library for C, Kotlin and Swift as small as it gets, and the wheel for Python, and compare their sizes with the limits.
     Size {
         /// Another target than this machine, for example aarch64-unknown-linux-gnu: needs cargo-zigbuild.
@@ -53,6 +62,7 @@ fn main() -> anyhow::Result<()> {
         Chore::Crates => crates::run(),
         Chore::Cycles { package } => cycles::run(&package),
         Chore::Floor { accuracy } => floor::run(accuracy),
+        Chore::Rustdoc { compiled, out } => ci::rustdoc::run(&compiled, &out),
         Chore::Size { target } => size::run(target.as_deref()),
     }
 }

@@ -1,8 +1,11 @@
-//! A large model over lines that are cut. Measures memory during transfers, bytes sent again, and the duration of the
-//! round.
+//! A large model over lines that are cut: an operator uploads it as a task's initial model, participants fetch it and send
+//! updates. Measures memory during transfers, bytes sent again, and the duration of the round.
 //!
 //! `TRIBUTARY_LARGE_PARAMETERS` is the number of parameters; 268435456 are 1 GiB. The disk holds it about ten times.
 
+use std::io::Write as _;
+use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -42,7 +45,8 @@ pub(crate) async fn run() -> Outcome {
     let mut task = spec(parameters, PARTICIPANTS, 1);
     (task["rounds"]["collect_deadline_ms"], task["rounds"]["aggregate_deadline_ms"]) =
         (json!(7_200_000), json!(7_200_000));
-    server.create_clear_task(task).await?;
+    task["secure_aggregation"] = json!({ "enabled": false });
+    start_from(&server, parameters, &mut task)?;
     let devices = server.enroll_many(PARTICIPANTS).await?;
     for device in &devices {
         device.check_in(0).await?;
@@ -91,6 +95,48 @@ pub(crate) async fn run() -> Outcome {
     Ok(())
 }
 
+/// Creates the task by `tributary task create`, with a file as its initial model, over a line that is cut.
+fn start_from(server: &Server, parameters: usize, task: &mut serde_json::Value) -> Outcome {
+    let (folder, bytes) = (tempfile::tempdir()?, parameters as u64 * 4);
+    let named = |name: &str| folder.path().join(name);
+    write_model(&named("initial.safetensors"), bytes)?;
+    task["model"]["initial"] = "initial.safetensors".into();
+    std::fs::write(named("task.toml"), toml::to_string(task)?)?;
+    std::fs::write(named("ca.pem"), server.ca_pem())?;
+    let cuts_at = (1..=CUTS).map(|cut| cut * bytes / (CUTS + 1)).collect();
+    let address = server.url("").trim_start_matches("https://").replace("localhost", "127.0.0.1");
+    let line = CutLine::before(vec![address], cuts_at, Vec::new());
+    let (idle, start) = (server.memory("VmRSS")?, Instant::now());
+    server.forget_peak()?;
+    let ran = Command::new(crate::server::program())
+        .args(["task", "create"])
+        .arg(named("task.toml"))
+        .env("TRIBUTARY_SERVER", format!("https://localhost:{}", line.port()))
+        .env("TRIBUTARY_CA", named("ca.pem"))
+        .env("TRIBUTARY_TOKEN", server.token())
+        .output()?;
+    if !ran.status.success() || line.cuts_left_up() > 0 {
+        return Err(String::from_utf8_lossy(&ran.stderr).into_owned().into());
+    }
+    println!(
+        "large: an initial model of {:.0} MiB, its upload cut {CUTS} times, in {:.0} s: the coordinator {:.1} MiB above idle (goal: 64), {:.3} times its bytes",
+        bytes as f64 / MIB,
+        start.elapsed().as_secs_f64(),
+        (server.memory("VmHWM")? - idle) / MIB,
+        line.up() as f64 / bytes as f64
+    );
+    Ok(())
+}
+
+/// A model file with one tensor of so many bytes, all zero.
+fn write_model(path: &Path, bytes: u64) -> Outcome {
+    let header = json!({ "w": { "dtype": "F32", "shape": [bytes / 4], "data_offsets": [0, bytes] } }).to_string();
+    let mut file = std::fs::File::create(path)?;
+    file.write_all(&(header.len() as u64).to_le_bytes())?;
+    file.write_all(header.as_bytes())?;
+    Ok(file.set_len(8 + header.len() as u64 + bytes)?)
+}
+
 async fn place(device: &Device) -> Outcome<Box<Assignment>> {
     let end = Instant::now() + Duration::from_secs(600);
     while Instant::now() < end {
@@ -135,7 +181,7 @@ impl Participant {
         let tree = Arc::new(PartTree::of(&body));
         let (place, participant) = (work.attempt_key(), device.participant);
         loop {
-            let manifest = Manifest { place, participant, tree: Arc::clone(&tree), signed: None };
+            let manifest = Manifest { place, participant, tree: Arc::clone(&tree), signed: None, below: None };
             let Response::Manifested(reply) = transport.send(&Request::Manifest(manifest)).await else {
                 return Err(OTHER.into());
             };

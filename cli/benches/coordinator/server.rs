@@ -1,6 +1,7 @@
 //! A coordinator as its own process, an operator's connection to it and enrolled devices.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::process::{self, Command, Stdio};
 use std::sync::Arc;
@@ -57,15 +58,13 @@ impl Server {
     /// With these arguments of `serve`.
     pub(crate) fn launch(args: &[&str], settings: &[(&str, &str)], folder: tempfile::TempDir) -> Outcome<Self> {
         let mut child = Child(
-            Command::new(
-                std::env::var_os("TRIBUTARY_BENCHED").unwrap_or_else(|| env!("CARGO_BIN_EXE_tributary").into()),
-            )
-            .args(["--format", "json", "serve"])
-            .args(args)
-            .envs(settings.iter().copied())
-            .env("TRIBUTARY_LOG", "error")
-            .stdout(Stdio::piped())
-            .spawn()?,
+            Command::new(program())
+                .args(["--format", "json", "serve"])
+                .args(args)
+                .envs(settings.iter().copied())
+                .env("TRIBUTARY_LOG", "error")
+                .stdout(Stdio::piped())
+                .spawn()?,
         );
         let serving = serving(BufReader::new(child.0.stdout.take().unwrap()))?;
         let text = |key: &str| serving[key].as_str().unwrap_or_default().to_owned();
@@ -76,6 +75,10 @@ impl Server {
 
     pub(crate) fn url(&self, path: &str) -> String {
         format!("{}{path}", self.url)
+    }
+
+    pub(crate) fn token(&self) -> &str {
+        &self.token
     }
 
     pub(crate) fn ca_pem(&self) -> &str {
@@ -250,6 +253,11 @@ impl Server {
     }
 }
 
+/// The program under test.
+pub(crate) fn program() -> OsString {
+    std::env::var_os("TRIBUTARY_BENCHED").unwrap_or_else(|| env!("CARGO_BIN_EXE_tributary").into())
+}
+
 /// A client that trusts this authority.
 fn operator(ca_pem: &str) -> Outcome<reqwest::Client> {
     let authority = reqwest::Certificate::from_pem(ca_pem.as_bytes())?;
@@ -358,7 +366,7 @@ impl Device {
         drop(model);
         let place = work.attempt_key();
         let Input { body, sha256 } = input.clone();
-        let upload = Upload { place, participant: self.participant, sha256, body, signed: None };
+        let upload = Upload { place, participant: self.participant, sha256, body, signed: None, below: None };
         let Response::Uploaded(receipt) = self.transport.send(&Request::Upload(upload)).await else {
             return Err(OTHER.into());
         };

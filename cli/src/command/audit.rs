@@ -14,6 +14,8 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Cells, Output, Table, number, when};
 use crate::server::{PartArgs, Server, ServerArgs, given, listed, none_of};
 
+mod chain;
+
 /// Longest line of an export that is read.
 const LINE_MAX_BYTES: u64 = 1 << 20;
 
@@ -35,7 +37,7 @@ pub(crate) enum AuditCommand {
         #[command(flatten)]
         server: ServerArgs,
     },
-    /// Verify an exported log offline
+    /// Verify an exported log, or the record of a version and all records below it, offline
     Verify(Verify),
 }
 
@@ -63,7 +65,7 @@ pub(crate) struct List {
 
 #[derive(clap::Args)]
 pub(crate) struct Verify {
-    /// A file written by `audit export`
+    /// A file written by `audit export`; with --recursive, by `model fetch --provenance`
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Expected signing key, 64 hexadecimal digits [default: the key named in the file]
@@ -72,6 +74,12 @@ pub(crate) struct Verify {
     /// A stored head to compare with: output of `audit head --format json`, or the last line of an earlier export
     #[arg(long, value_name = "FILE")]
     head: Option<PathBuf>,
+    /// Verify the record of a version, and the records of regions' versions that it names, on all levels
+    #[arg(long, conflicts_with = "head")]
+    recursive: bool,
+    /// Record of a region's version, or a folder of such records; may be repeated
+    #[arg(long, value_name = "PATH", requires = "recursive")]
+    below: Vec<PathBuf>,
 }
 
 impl AuditCommand {
@@ -195,6 +203,9 @@ struct Verdict {
 
 impl Verify {
     fn run(self, output: Output) -> Outcome {
+        if self.recursive {
+            return chain::verify(&self.file, &self.below, self.key, output);
+        }
         let head = self.head.as_deref().map(read_head).transpose()?;
         let Verified { entries, signed_at, key } = self.check(head)?;
         let verdict = Verdict { entries, signed_at, key, key_was_given: self.key.is_some() };

@@ -24,6 +24,7 @@ mod migrate;
 pub(crate) mod model;
 pub(crate) mod participant;
 mod privacy;
+mod region;
 mod restore;
 mod round;
 mod serve;
@@ -86,6 +87,8 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: participant::ParticipantCommand,
     },
+    /// Take part in another coordinator's task with a whole region
+    Region(Box<region::Region>),
     /// Create and revoke operator tokens, create enrolment tokens
     Token {
         #[command(subcommand)]
@@ -133,7 +136,13 @@ impl Command {
             Self::Round { command } => command.is_stream(),
             Self::Participant { command } => command.is_stream(),
             Self::Infer { command } => command.is_stream(),
-            Self::Demo(_) | Self::Serve(_) | Self::Work(_) | Self::Backup(_) | Self::Restore(_) | Self::Fsck(_) => true,
+            Self::Demo(_)
+            | Self::Region(_)
+            | Self::Serve(_)
+            | Self::Work(_)
+            | Self::Backup(_)
+            | Self::Restore(_)
+            | Self::Fsck(_) => true,
             Self::Simulate(_)
             | Self::Task { .. }
             | Self::Model { .. }
@@ -165,6 +174,7 @@ impl Command {
             | Self::Model { .. }
             | Self::Infer { .. }
             | Self::Participant { .. }
+            | Self::Region(_)
             | Self::Token { .. }
             | Self::Privacy { .. }
             | Self::Silo { .. }
@@ -210,6 +220,7 @@ impl Command {
             Self::Model { command } => command.run(output).await,
             Self::Infer { command } => command.run(output).await,
             Self::Participant { command } => command.run(output).await,
+            Self::Region(region) => region.run(output).await,
             Self::Token { command } => command.run(output).await,
             Self::Privacy { command } => command.run(output).await,
             Self::Silo { command } => command.run(output),

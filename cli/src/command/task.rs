@@ -22,8 +22,9 @@ use crate::server::{IdempotencyArgs, IfMatchArgs, PartArgs, ServerArgs, Tagged, 
 use crate::task_input::{self, SetArgs};
 
 mod compare;
-mod initial_model;
+pub(crate) mod initial_model;
 mod reused;
+mod table;
 
 /// Advice about a task that has stopped for its budget.
 pub(crate) const BUDGET_ADVICE: &str = "Another round would spend more than the privacy budget, so none opens. The last model stays as it is. To go on \
@@ -69,6 +70,8 @@ pub(crate) enum TaskCommand {
     Show(TaskArg),
     /// Show tasks side by side: the keys that differ, and what came of it
     Compare(compare::Compare),
+    /// Propose the columns of a table (`model.table`), with ranges, words and missing values, from a task of statistics
+    Table(table::ProposeTable),
     /// Open no further rounds; the present one runs on
     Pause(ChangedTask),
     /// Resume a paused task
@@ -141,6 +144,7 @@ impl TaskCommand {
                 Ok(())
             }
             Self::Compare(compare) => compare.run(output).await,
+            Self::Table(table) => table.run(output).await,
             Self::Show(named) => named.show(output).await,
             Self::Pause(task) => task.change(route::TASK_PAUSE, &json!({}), output).await,
             Self::Resume(task) => task.change(route::TASK_RESUME, &json!({}), output).await,

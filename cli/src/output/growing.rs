@@ -5,7 +5,7 @@ use super::table::{Cells, GAP};
 use super::width::{to_left, to_right};
 
 /// A heading, the width of its column, and the type of its cells.
-type Column = (&'static str, usize, Cells);
+pub(crate) type Column = (&'static str, usize, Cells);
 
 /// Draws lines of the same columns.
 pub(crate) struct GrowingTable {

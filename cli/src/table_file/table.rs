@@ -5,7 +5,8 @@ use std::fmt;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use super::error::{MAX_CELLS, TableError};
+use super::error::{MAX_CELLS, Place, TableError};
+use super::listed::listed;
 
 /// Largest file that is read.
 pub(super) const MAX_BYTES: u64 = 1 << 30;
@@ -16,8 +17,19 @@ pub(crate) struct TableFile {
     /// Each with its name, if it has one; or why it cannot be read, which matters only to a task that takes it.
     pub(super) columns: Vec<(String, Result<Column, String>)>,
     pub(super) rows: usize,
+    pub(super) places: Places,
+    /// What is wrong with lines that are not among the rows, in their order.
+    pub(super) faults: Vec<TableError>,
+    /// Number of further such lines, which are not described.
+    pub(super) more_faults: usize,
+}
+
+/// Where the rows are.
+pub(super) enum Places {
     /// Of a file of lines, where each row begins.
-    pub(super) lines: Option<Vec<u64>>,
+    Lines(Vec<u64>),
+    /// Of files of rows, the first row of each.
+    Parts(Vec<(usize, PathBuf)>),
 }
 
 /// Shows sizes only.
@@ -87,6 +99,32 @@ impl Words {
 }
 
 impl Column {
+    /// Adds the cells of another part of the table.
+    ///
+    /// # Errors
+    /// The types of both, if they differ.
+    pub(super) fn append(self, part: Self) -> Result<Self, &'static str> {
+        let is_empty = |numbers: &[Option<f64>]| numbers.iter().all(Option::is_none);
+        match (self, part) {
+            (Self::Numbers(mut numbers), Self::Numbers(more)) => {
+                numbers.extend(more);
+                Ok(Self::Numbers(numbers))
+            }
+            (Self::Words(mut words), Self::Words(more)) => {
+                more.iter().for_each(|word| words.push(word));
+                Ok(Self::Words(words))
+            }
+            (Self::Words(mut words), Self::Numbers(numbers)) if is_empty(&numbers) => {
+                numbers.iter().for_each(|_| words.push(b""));
+                Ok(Self::Words(words))
+            }
+            (Self::Numbers(numbers), Self::Words(more)) if is_empty(&numbers) => {
+                Self::Words(Words::empty(numbers.len())).append(Self::Words(more))
+            }
+            (Self::Numbers(_), Self::Words(_)) | (Self::Words(_), Self::Numbers(_)) => Err("numbers and words"),
+        }
+    }
+
     pub(super) fn cell(&self, row: usize) -> Cell<'_> {
         match self {
             Self::Numbers(numbers) => numbers[row].map_or(Cell::Empty, Cell::Number),
@@ -105,12 +143,31 @@ impl TableFile {
         self.rows
     }
 
-    /// Where a row is, as a person finds it.
-    pub(super) fn place(&self, row: usize) -> String {
-        match self.lines.as_ref().and_then(|lines| lines.get(row)) {
-            Some(line) => format!("line {line}"),
-            None => format!("row {}", row + 1),
+    /// The file with a row, and its place there.
+    pub(super) fn place(&self, row: usize) -> (&Path, Place) {
+        match &self.places {
+            Places::Lines(lines) => (&self.path, Place::Line(lines.get(row).copied().unwrap_or_default())),
+            Places::Parts(parts) => {
+                let part = parts.partition_point(|(first, _)| *first <= row).checked_sub(1);
+                let (first, path) = part.map_or((0, &self.path), |part| (parts[part].0, &parts[part].1));
+                (path, Place::Row(row - first + 1))
+            }
         }
+    }
+
+    /// Gives columns the names that the task has for them.
+    ///
+    /// # Errors
+    /// There is no column with the name to be replaced.
+    pub(super) fn rename(&mut self, renames: &[(String, String)]) -> Result<(), TableError> {
+        for (own, of_task) in renames {
+            let Some((name, _)) = self.columns.iter_mut().find(|(name, _)| name == own) else {
+                let found = listed(&self.names());
+                return Err(TableError::Unmapped { path: self.path.clone(), column: own.clone(), found });
+            };
+            name.clone_from(of_task);
+        }
+        Ok(())
     }
 
     /// The names of the columns that have one.
@@ -124,8 +181,8 @@ impl TableFile {
 /// # Errors
 /// It cannot be read, is a folder, or is too large.
 pub(super) fn open(path: &Path) -> Result<File, TableError> {
-    let unreadable = |source| TableError::Read { path: path.into(), source };
-    let file = File::open(path).map_err(unreadable)?;
+    let unreadable = TableError::read(path);
+    let file = File::open(path).map_err(&unreadable)?;
     let metadata = file.metadata().map_err(unreadable)?;
     if metadata.is_dir() {
         return Err(TableError::Folder { path: path.into() });

@@ -6,14 +6,14 @@ use std::sync::{Arc, OnceLock};
 use client_sdk::learning::{Adapters, MetricValue, Parameters, Table};
 use client_sdk::train::Device;
 use client_sdk::{Constraints, ModelTrainer, Trained, Trainer, TrainerError, TrainingJob};
-use datasets::Dataset;
-use task_spec::TableSpec;
+use datasets::split;
+use serde_json::json;
 
-use super::error::TableError;
+use super::fit::{Report, Wanted};
 use super::table::TableFile;
-use crate::data::own_split;
+use crate::data::OWN_HELD_OUT;
 use crate::failure::chain;
-use crate::trainer::owned;
+use crate::output::Output;
 
 /// Why the table does not fit a task, once that is known.
 #[derive(Clone, Debug, Default)]
@@ -38,8 +38,9 @@ pub(crate) struct FileTrainer {
     seed: u64,
     device: Device,
     misfit: Misfit,
+    output: Output,
     /// The table in the form of the latest task.
-    ready: Option<(TableSpec, Ready)>,
+    ready: Option<(Wanted, Ready)>,
 }
 
 enum Ready {
@@ -48,38 +49,41 @@ enum Ready {
 }
 
 impl FileTrainer {
-    pub(crate) fn new(file: TableFile, seed: u64, device: Device, misfit: Misfit) -> Self {
-        Self { file, seed, device, misfit, ready: None }
+    pub(crate) fn new(file: TableFile, seed: u64, device: Device, misfit: Misfit, output: Output) -> Self {
+        Self { file, seed, device, misfit, output, ready: None }
     }
 
     /// The table as this job takes it.
     fn ready(&mut self, job: &TrainingJob) -> Result<&mut Ready, TrainerError> {
-        let Some(spec) = &job.table else {
+        let Some(wanted) = Wanted::of_job(job) else {
             return Err(self.misfit.note(format!(
                 "task {:?} does not name the columns of a table (`model.table` of its file), so it takes none",
                 job.task
             )));
         };
-        let is_analysis = job.analytics.is_some();
-        let is_same = self
-            .ready
-            .as_ref()
-            .is_some_and(|(last, ready)| last == spec && is_analysis == matches!(ready, Ready::Rows(_)));
-        if !is_same {
-            let made = self.make(spec, is_analysis).map_err(|why| self.misfit.note(why))?;
-            self.ready = Some((spec.clone(), made));
+        if self.ready.as_ref().is_none_or(|(last, _)| *last != wanted) {
+            let made = self.make(&wanted).map_err(|why| self.misfit.note(why))?;
+            self.ready = Some((wanted, made));
         }
         let ready = self.ready.as_mut().map(|(_, ready)| ready);
         ready.ok_or_else(|| TrainerError::failed("the table is not ready"))
     }
 
-    fn make(&self, spec: &TableSpec, is_analysis: bool) -> Result<Ready, String> {
-        let fitted = self.file.fit(spec).map_err(|error: TableError| chain(&error))?;
-        if is_analysis {
+    fn make(&self, wanted: &Wanted) -> Result<Ready, String> {
+        let (fitted, report) = self.file.fitted(wanted).map_err(|error| chain(&error))?;
+        // The words and numbers of cells do not belong in a log.
+        let Report { rows, used, skipped, .. } = &report;
+        let imputed = report.imputed();
+        self.output.event("table", &json!({ "rows": rows, "used": used, "skipped": skipped, "imputed": imputed }));
+        self.output.line(report.words());
+        if wanted.is_analysis() {
             return fitted.table().map(Ready::Rows).map_err(|error| chain(&error));
         }
-        let (train, held_out) = own_split(Dataset::Labelled(fitted.labelled()), self.seed);
-        let trainer = ModelTrainer::new(owned(train), owned(held_out), self.device.clone());
+        if wanted.table.label.is_none() {
+            return Err("the task names no column that its model predicts (`model.table.label`)".to_owned());
+        }
+        let (train, held_out) = split(fitted.rows(), OWN_HELD_OUT, self.seed);
+        let trainer = ModelTrainer::new(fitted.dataset(&train), fitted.dataset(&held_out), self.device.clone());
         Ok(Ready::Model(Box::new(trainer)))
     }
 

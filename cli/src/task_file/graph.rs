@@ -16,12 +16,7 @@ const GRAPH: &str = "model.graph";
 /// # Errors
 /// The file cannot be read, or lacks a graph that can be trained with this loss.
 pub(crate) fn read_graph(model: &mut ModelSpec, source: &Path) -> Result<(), Incomplete> {
-    let Some(named) = model.graph.take() else {
-        return match model.loss {
-            None => Ok(()),
-            Some(_) => Err(wrong("model.loss", "needs model.graph: the ready models minimize cross-entropy")),
-        };
-    };
+    let Some(named) = model.graph.take() else { return Ok(()) };
     let path = beside(&named, source);
     let named = |detail: String| wrong(GRAPH, format!("{}: {detail}", path.display()));
     let mut bytes = Vec::new();

@@ -79,7 +79,7 @@ fn clip_range(source: Source) -> f32 {
 }
 
 /// Updates are weighted by their examples, up to the headroom of the sum.
-fn max_weight(most_examples: usize, most_updates: u32) -> u32 {
+pub(crate) fn max_weight(most_examples: usize, most_updates: u32) -> u32 {
     let room = (u32::MAX >> 1) / LEVELS / most_updates.max(1);
     u32::try_from(most_examples).unwrap_or(u32::MAX).clamp(1, room.max(1))
 }

@@ -15,7 +15,7 @@ mod preset;
 mod table;
 mod training;
 
-pub(crate) use defaults::{TaskDefaults, ahead_of_rounds};
+pub(crate) use defaults::{TaskDefaults, ahead_of_rounds, max_weight};
 pub(crate) use flags::{Flag, FlagForm, FlagKeys, FlagValue, Flags, Reader, ShortFlags, many, plain, word, yes};
 pub(crate) use training::{SCHEDULE, TRAINING};
 
@@ -33,7 +33,7 @@ pub(crate) struct TaskArgs {
 }
 
 /// Any key of a task.
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct SetArgs {
     /// Set any key of the task as in a task file (`tributary task keys` lists them), for example aggregation.optimizer.name=fed_adam or
     /// 'selection.cohort={fraction=0.1}'. May be repeated; overrides the file and the short flags, whose keys are in brackets

@@ -11,9 +11,12 @@
 //! | noise of those who dropped out is counted | coordinator | the variance |
 //! | noise is used again | coordinator | the correlation of two rounds (`reused`) |
 //!
+//! `counted` audits participants that are in one of several rounds, as their ledger counts.
+//!
 //! Everything is a function of the seeds below, so results are stable. They were not chosen: with random seeds, a clean
 //! build would fail `variance` with probability 0.002 (two mechanisms at 0.001), `canaries` with at most 0.011 (the
-//! variance at 0.001, and the bound at 0.01 if the mechanism were as bad as its ledger allows) and `reused` with 0.001.
+//! variance at 0.001, and the bound at 0.01 if the mechanism were as bad as its ledger allows), `counted` with at most 0.01
+//! and `reused` with 0.001.
 //! That a faulty build is caught has the prior probability that each test asserts, at least 0.99.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -21,6 +24,7 @@
 #![expect(clippy::print_stdout, reason = "what was measured, for docs/PRIVACY.md")]
 
 mod canaries;
+mod counted;
 mod device;
 mod repeated;
 mod reused;

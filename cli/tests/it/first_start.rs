@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::support::{Background, Ran, Served, finish, number, run, tributary};
+use crate::support::{Background, Ran, Served, executable, finish, number, run, tributary};
 
 /// SplitMix64: the draws depend on the seed alone.
 struct Draws(u64);
@@ -179,7 +179,7 @@ fn on_full_disks_of_every_size_the_first_start_fails_and_the_next_one_serves() {
         let ran = Command::new("unshare")
             .args(["-rm", "sh", "-c", SMALL_DISK, "small-disk", &size.to_string()])
             .args([&disk, folder.path()])
-            .arg(env!("CARGO_BIN_EXE_tributary"))
+            .arg(executable())
             .output()
             .unwrap();
         let told = [ran.stdout, ran.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();

@@ -46,7 +46,7 @@ fn wrong_model_files_are_refused_by_name() {
     let path = file.to_str().unwrap();
     for (content, says) in [
         ("{", "net.graph.json"),
-        (r#"{"version":2,"inputs":[],"parameters":[],"nodes":[],"outputs":[]}"#, "has the format 2"),
+        (r#"{"version":3,"inputs":[],"parameters":[],"nodes":[],"outputs":[]}"#, "has the format 3"),
     ] {
         std::fs::write(&file, content).unwrap();
         let ran = run(&["demo", "--rounds", "1", "--model-file", path]);
@@ -193,4 +193,38 @@ fn import_names_what_is_wrong_with_rows() {
         assert!(ran.code != 0 && ran.to_string().contains(why), "{why}: {ran}");
         assert!(ran.to_string().contains("sample.npz"), "{ran}");
     }
+}
+
+/// A graph of the ready data's images with a batch normalization; the running statistics are its tensors 4 and 5.
+const NORMALIZED: &str = r#"{"version":2,
+    "inputs":[{"name":"x","element":"f32","shape":[{"factor":1,"batch":1},{"offset":60}]}],
+    "parameters":[{"name":"fc1.weight","shape":[32,60]},{"name":"fc1.bias","shape":[32]},
+        {"name":"bn.weight","shape":[32]},{"name":"bn.bias","shape":[32]},
+        {"name":"bn.running_mean","shape":[32]},{"name":"bn.running_var","shape":[32]},
+        {"name":"fc2.weight","shape":[10,32]},{"name":"fc2.bias","shape":[10]}],
+    "nodes":[{"do":{"gemm":{"transpose_a":false,"transpose_b":true,"alpha":1.0,"beta":1.0}},"of":[0,1,2]},
+        {"do":{"batch_norm":{"epsilon":0.00001,"momentum":0.1}},"of":[9,3,4,5,6]},
+        {"do":{"activation":"relu"},"of":[10]},
+        {"do":{"gemm":{"transpose_a":false,"transpose_b":true,"alpha":1.0,"beta":1.0}},"of":[11,7,8]}],
+    "outputs":[{"name":"y","value":12}]}"#;
+
+#[test]
+fn running_statistics_are_averaged_in_masked_rounds() {
+    let folder = tempfile::tempdir().unwrap();
+    let graph = folder.path().join("net.graph.json");
+    std::fs::write(&graph, NORMALIZED).unwrap();
+    let graph = graph.to_str().unwrap();
+    let args = |mode: &str| {
+        let mode = format!("model.batch_norm={mode}");
+        ["--rounds", "5", "--model-file", graph, "--set", &mode].map(str::to_owned)
+    };
+    let of = |mode: &str| rounds(&args(mode).each_ref().map(String::as_str));
+    let (averaged, again) = (of("averaged"), of("averaged"));
+    let accuracy = |rounds: &[Value]| rounds[4]["metrics"]["accuracy"].as_f64().unwrap();
+    assert!(accuracy(&averaged) > 0.2, "{}", averaged[4]);
+    assert_eq!(averaged[4]["model"], again[4]["model"], "the seed decides every bit");
+    let refused = run(&["demo", "--rounds", "1", "--model-file", graph]);
+    assert!(refused.code != 0 && refused.to_string().contains("model.batch_norm"), "{refused}");
+    let other = run(&["demo", "--rounds", "1", "--model", "mlp", "--set", "model.batch_norm=averaged"]);
+    assert!(other.code != 0 && other.to_string().contains("no running statistics that train"), "{other}");
 }

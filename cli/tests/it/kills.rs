@@ -18,7 +18,7 @@ use test_servers::s3::S3Server;
 
 use crate::killed::{logs, participant_of, rounds, wait_for_round};
 use crate::replicas::{Balancer, Site, address};
-use crate::support::{Background, Served, number, run, tributary};
+use crate::support::{Background, Served, number, run, tributary_for_tests};
 
 /// Rounds of an undisturbed run that take longer than the pauses between so many kills.
 const ROUNDS_PER_KILL: u64 = 3;
@@ -37,16 +37,20 @@ const OLD: Duration = Duration::from_secs(2 * 3600);
 
 /// The executable, whose noise follows from a seed.
 fn repeatable() -> Command {
-    let mut command = tributary();
+    let mut command = tributary_for_tests();
     command.env(repeatable_noise::VARIABLE, NOISE_SEED);
     command
 }
 
 /// Numbers that follow from a seed, by SplitMix64.
-struct Moments(u64);
+pub(crate) struct Moments(u64);
 
 impl Moments {
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -98,7 +102,7 @@ impl Task {
     /// Runs it on the coordinator that `front` is, while `kill` kills one of `processes` or a participant.
     fn run(&self, folder: &Path, kills: u64, front: &Served, processes: u64, mut kill: impl FnMut(u64)) {
         let (seed, began) = (number("TRIBUTARY_KILL_SEED", 1), Instant::now());
-        let mut moments = Moments(seed);
+        let mut moments = Moments::new(seed);
         front.operate(&["task", "create", &self.file]).data();
         let start = |index, token: Option<&str>| {
             Background(participant_of(repeatable(), front, folder, index, token).spawn().unwrap())
@@ -232,8 +236,7 @@ fn three_coordinators_two_workers_and_their_participants() {
     let (database, blobs, folder) = (cluster.create_database(), S3Server::start(), tempfile::tempdir().unwrap());
     let kills = number("TRIBUTARY_KILLS", 20);
     let task = Task::new(folder.path(), kills);
-    let site = Site::new(folder.path(), &cluster.url(&database), &blobs);
-    let site = site.with(repeatable_noise::VARIABLE, NOISE_SEED);
+    let site = Site::new(folder.path(), &cluster.url(&database), &blobs).with_repeatable_noise(NOISE_SEED);
     let mut serving: Vec<_> = (0..3).map(|index| Some(site.serve(index, "127.0.0.1:0"))).collect();
     let mut working: Vec<_> = (0..2).map(|index| Some(site.work(index))).collect();
     let behind: Vec<_> = serving.iter().flatten().collect();

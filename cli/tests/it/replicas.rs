@@ -8,14 +8,15 @@ use std::io::{BufRead as _, BufReader};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use recipe::repeatable_noise;
 use test_servers::postgres::{Cluster, Options};
 use test_servers::s3::{ACCESS_KEY, BUCKET, S3Server, SECRET_KEY};
 
 use crate::killed::{logs, rounds, three, wait, wait_for_round};
-use crate::support::{Background, Served, finish, tributary, undisturbed};
+use crate::support::{Background, Served, finish, tributary, tributary_for_tests, undisturbed};
 
 const ROUNDS: &str = "14";
 
@@ -93,6 +94,8 @@ pub(crate) struct Site {
     config: String,
     /// Environment of every process.
     environment: Vec<(&'static str, String)>,
+    /// The executable of every process.
+    executable: fn() -> Command,
 }
 
 impl Site {
@@ -109,8 +112,18 @@ impl Site {
         std::fs::create_dir(at("keys")).unwrap();
         make_keys(Path::new(&at("keys")));
         std::fs::write(at("coordinator.toml"), text).unwrap();
-        let site = Self { folder: folder.to_owned(), config: at("coordinator.toml"), environment: Vec::new() };
+        let site = Self {
+            folder: folder.to_owned(),
+            config: at("coordinator.toml"),
+            environment: Vec::new(),
+            executable: tributary,
+        };
         site.with("TRIBUTARY_IDENTITY_SEAL_URL", &format!("s3://{BUCKET}/apart"))
+    }
+
+    /// Draws noise from a seed, in the build that can.
+    pub(crate) fn with_repeatable_noise(self, seed: &str) -> Self {
+        Self { executable: tributary_for_tests, ..self }.with(repeatable_noise::VARIABLE, seed)
     }
 
     pub(crate) fn with(mut self, name: &'static str, value: &str) -> Self {
@@ -119,7 +132,7 @@ impl Site {
     }
 
     pub(crate) fn command(&self, does: &str, index: usize) -> std::process::Command {
-        let mut command = tributary();
+        let mut command = (self.executable)();
         command.args(["--format", "json", does, "--config", &self.config]);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.env("TRIBUTARY_BLOBS_CACHE", self.folder.join(format!("cache-{does}-{index}")));

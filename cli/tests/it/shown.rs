@@ -124,6 +124,30 @@ fn participant(served: &Served, folder: &Path, index: usize) -> Background {
 }
 
 #[test]
+fn early_end_names_the_best_version_which_is_promoted() {
+    let folder = tempfile::tempdir().unwrap();
+    let served = Served::dev(&folder.path().join("data"));
+    let file = folder.path().join("task.toml");
+    let rounds = "count = 9\nkeep_best = { metric = \"loss\", better = \"lower\" }\nstop_after = 1";
+    let gate = "gate = { metric = \"loss\", max_fall = 0.5, better = \"lower\" }\n";
+    std::fs::write(&file, RUINOUS.replace("count = 2", rounds).replace(gate, "")).unwrap();
+    served.operate(&["task", "create", file.to_str().unwrap()]).data();
+    let participants: Vec<_> = (0..3).map(|index| participant(&served, folder.path(), index)).collect();
+    let watched = served.operate(&["round", "watch", "ruinous"]);
+    drop(participants);
+    assert!(watched.code == 0 && watched.events().iter().any(|event| event["event"] == "task_stopped"), "{watched}");
+
+    let task = served.operate(&["task", "show", "ruinous"]).data();
+    assert_eq!((&task["status"], &task["rounds_completed"]), (&"COMPLETED".into(), &2.into()), "{task}");
+    assert_eq!(task["promoted_version"], 0, "the loss of version 1 is worse");
+    let words = served.read(&["task", "show", "ruinous"]);
+    assert!(words.contains("stop_after = 1 is reached: version 0 has the best loss"), "{words}");
+    let fetched = folder.path().join("best.safetensors");
+    served.operate(&["model", "fetch", "ruinous", "--promoted", "--out", fetched.to_str().unwrap()]).data();
+    assert!(std::fs::metadata(fetched).unwrap().len() > 0);
+}
+
+#[test]
 fn a_version_that_the_gate_took_back_is_said_and_what_a_round_has_not_is_not() {
     let folder = tempfile::tempdir().unwrap();
     let served = Served::dev(&folder.path().join("data"));

@@ -216,7 +216,7 @@ async fn a_device_with_a_wrong_clock_corrects_itself_once() {
     let (participant, body) = (identity.certified.participant, bytes::Bytes::from(vec![0; 100_000]));
     let task = "00000000-0000-4000-8000-000000000000".parse().unwrap();
     let place = wire::Attempt { task, round: 1, attempt: 1 };
-    let upload = Upload { place, participant, sha256: recipe::digest::sha256(&body), body, signed: None };
+    let upload = Upload { place, participant, sha256: recipe::digest::sha256(&body), body, signed: None, below: None };
     let Response::Uploaded(Err(TransportError::Problem { problem, .. })) = another.send(&Request::Upload(upload)).await
     else {
         panic!("there is no such round")

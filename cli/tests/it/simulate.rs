@@ -62,8 +62,33 @@ fn private_task_is_simulated_with_its_epsilon() {
         "{ran}"
     );
     assert!(ran.stdout.contains("published (distributed_discrete_gaussian"), "{ran}");
+    let args = "--format json simulate --population 24 --cohort 8 --rounds 3 --trace always --dropout 0";
+    let args = format!("{args} --privacy epsilon=1,participations=1");
+    let data = run(&args.split(' ').collect::<Vec<_>>()).data();
+    assert_eq!((&data["rounds_completed"], &data["participation"]["jain"]), (&3.into(), &1.0.into()), "{data}");
+    let rounds = data["rounds"].as_array().unwrap();
+    assert!(rounds.iter().all(|round| round["epsilon"] == data["privacy"]["epsilon"]), "{data}");
+    assert!(data["privacy"]["epsilon"]["server"].as_f64().unwrap() <= 1.0, "{data}");
     let refused = simulate(&["--privacy", "epsilon=8,mechanism=tree", "--rounds", "20"]);
     assert!(refused.code == 2 && refused.stderr.contains("need 160 participants, not 40"), "{refused}");
+}
+
+#[test]
+fn regions_are_simulated_and_reported() {
+    let args = "simulate --population 31 --regions 3 --regional-rounds 2 --cohort 4 --rounds 2 --trace always --over-selection 0.5";
+    let args: Vec<_> = args.split(' ').collect();
+    let data = run(&[&["--format", "json"], &args[..]].concat()).data();
+    assert_eq!((&data["rounds_completed"], &data["population"], &data["updates"]), (&2.into(), &31.into(), &6.into()));
+    let regions = data["regions"].as_array().unwrap();
+    assert!(regions.iter().map(|region| region["population"].as_u64().unwrap()).eq([11, 10, 10]), "{data}");
+    assert!(regions.iter().all(|region| region["rounds_completed"] == 4 && region["tasks"] == 2), "{data}");
+    let said = run(&args);
+    for words in ["from regions", "within regions", "Regions      3, with 12 rounds", "updates of a region: 2 to 2"] {
+        assert!(said.stdout.contains(words), "{words}: {said}");
+    }
+    assert!(said.stderr.contains("This machine: 3 regions in"), "{said}");
+    let two = run(&["simulate", "--regions", "2", "--cohort", "4", "--trace", "always"]);
+    assert!(two.code == 2 && two.stderr.contains("masks among regions need three"), "{two}");
 }
 
 #[test]
@@ -89,6 +114,10 @@ fn what_cannot_be_simulated_is_refused_with_what_can() {
         (&["--data", "text"], "synthetic, mnist"),
         (&["--model", "gru"], "no text"),
         (&["--cohort", "50"], "above --population"),
+        (&["--regions", "6"], "draws 11, above --population 40 in 6 regions"),
+        (&["--regional-rounds", "2"], "--regions"),
+        (&["--regions", "3", "--privacy", "epsilon=8", "--over-selection", "0"], "privacy: the budget"),
+        (&["--regions", "2", "--set", "model.personal=[\"fc.*\"]"], "model.personal"),
         (&["--dropout", "0.9"], "between 0 and 0.8"),
         (&["--until-accuracy", "2"], "between 0 and 1"),
     ] {

@@ -1,5 +1,6 @@
 //! Runs the executable as a person or a script would.
 
+use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -13,9 +14,22 @@ pub(crate) struct Ran {
     pub(crate) stderr: String,
 }
 
+/// The path of the executable: another build of it, such as the release, if `TRIBUTARY_TESTED` names one.
+pub(crate) fn executable() -> OsString {
+    std::env::var_os("TRIBUTARY_TESTED").unwrap_or_else(|| env!("CARGO_BIN_EXE_tributary").into())
+}
+
 /// The executable, without this machine's environment variables that could steer it.
 pub(crate) fn tributary() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tributary"));
+    without_environment(Command::new(executable()))
+}
+
+/// The build of the executable that has the tests' features, such as repeatable noise.
+pub(crate) fn tributary_for_tests() -> Command {
+    without_environment(Command::new(env!("CARGO_BIN_EXE_tributary")))
+}
+
+fn without_environment(mut command: Command) -> Command {
     for name in ["SERVER", "CA", "TOKEN", "ENROLLMENT_TOKEN", "DATA_DIR", "LOG"] {
         command.env_remove(format!("TRIBUTARY_{name}"));
     }

@@ -317,7 +317,7 @@ typedef struct TributaryOrigin {
   const char *architecture;
 } TributaryOrigin;
 
-// An input of a graph, for all examples. One of `floats` and `integers` is NULL.
+// An input of a graph, for all examples. Two of `floats`, `integers` and `truths` are NULL.
 typedef struct TributaryColumn {
   // Its name in the graph of `model.architecture`.
   const char *name;
@@ -325,6 +325,8 @@ typedef struct TributaryColumn {
   const float *floats;
   // For an input of integers: `count` elements, such as ids from 0 on.
   const int64_t *integers;
+  // For an input of truth values: `count` bytes, such as a mask's; 0 is false, 1 is true.
+  const uint8_t *truths;
   // Number of elements of all examples.
   size_t count;
 } TributaryColumn;
@@ -555,7 +557,8 @@ enum TributaryCode tributary_job_train(struct TributaryJob job,
                                        size_t width);
 
 // The same with held-out rows. For a job of the shared model the result then includes the initial model's `loss` and
-// `accuracy` on `held_out`. `held_out` may be NULL. Both may go as soon as the call has returned.
+// `accuracy` on `held_out`, for one of the device's own model the trained model's `personal_loss` and `personal_accuracy`.
+// `held_out` may be NULL. Both may go as soon as the call has returned.
 //
 // Errors: those of `tributary_job_train`.
 enum TributaryCode tributary_job_train_and_measure(struct TributaryJob job,

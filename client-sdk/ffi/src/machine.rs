@@ -15,7 +15,7 @@ use crate::asked;
 use crate::error::{TributaryError, of_this_process};
 use crate::job::Job;
 use crate::model::Model;
-use crate::participant::{End, builder};
+use crate::participant::{DeviceReports, End, builder};
 
 /// Input of a tick.
 #[derive(Clone, Debug)]
@@ -95,7 +95,7 @@ impl Machine {
             let text = "the conditions of a machine come with each tick: leave out the callback".to_owned();
             return Err(TributaryError::Configuration(text));
         }
-        let (builder, _, capabilities) = builder(options, callbacks, true)?;
+        let (builder, _, capabilities) = builder(options, callbacks, DeviceReports::WithTicks)?;
         let driven = builder.build_driven().map_err(|error| TributaryError::from(&error))?;
         Ok(Arc::new(Self { driven, capabilities, clock: SystemClock::new(), process: std::process::id() }))
     }

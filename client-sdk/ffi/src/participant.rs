@@ -105,7 +105,7 @@ impl Participant {
     /// [`TributaryError::Configuration`], [`TributaryError::Enrollment`], [`TributaryError::Journal`].
     #[cfg_attr(feature = "uniffi", uniffi::constructor)]
     pub fn start(options: String, callbacks: Callbacks) -> Result<Arc<Self>, TributaryError> {
-        let (builder, examples, capabilities) = builder(options, callbacks, false)?;
+        let (builder, examples, capabilities) = builder(options, callbacks, DeviceReports::ByCallback)?;
         let runner = Runner::start_with(builder, capabilities).map_err(|error| TributaryError::from(&error))?;
         runner.set_examples(examples);
         Ok(Arc::new(Self { slot: Arc::new(Slot::new(runner)), process: std::process::id() }))
@@ -260,17 +260,26 @@ impl Participant {
     }
 }
 
-/// The app's settings, callbacks, number of training examples and training capabilities. `is_told`: the app reports the device's state
-/// even without a callback.
+/// How the app reports the device's state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DeviceReports {
+    /// By a callback, if it gives one.
+    ByCallback,
+    /// As an argument of each tick, even without a callback.
+    WithTicks,
+}
+
+/// The app's settings, callbacks, number of training examples and training capabilities.
 pub(crate) fn builder(
     options: String,
     callbacks: Callbacks,
-    is_told: bool,
+    reports: DeviceReports,
 ) -> Result<(Builder, u64, Capabilities), TributaryError> {
     let options = options::read(options)?;
     let (examples, capabilities) = (options.examples, options.capabilities());
     let Callbacks { conditions, key_store, events, http_client } = callbacks;
-    let policy = conditions::policy(options.device_conditions, is_told || conditions.is_some())?;
+    let is_told = reports == DeviceReports::WithTicks || conditions.is_some();
+    let policy = conditions::policy(options.device_conditions, is_told)?;
     if cfg!(not(feature = "https")) && http_client.is_none() {
         let text = "this library has no HTTPS of its own: give `http_client` (in C `begin_request`)".to_owned();
         return Err(TributaryError::Configuration(text));
@@ -281,19 +290,18 @@ pub(crate) fn builder(
         Some(keys) => options.into_builder_with_keys(Arc::new(Kept(keys))),
         None => options.into_builder(),
     };
-    let mut builder = builder.map_err(|error| TributaryError::from(&error))?;
-    if let Some(transport) = transport {
-        builder = builder.transport(transport);
-    }
-    if let Some(conditions) = conditions {
-        builder = builder.device_conditions(policy, move || conditions::ask(&*conditions));
-    }
-    if let Some(events) = events {
-        builder = builder.on_event(move |event| {
-            // Events are for information only: an error of the listener is ignored.
-            let _ = call(|| events.on_event(event.name().to_owned(), event.data().to_string()));
+    let builder = builder
+        .map_err(|error| TributaryError::from(&error))?
+        .given(transport, Builder::transport)
+        .given(conditions, |builder, conditions| {
+            builder.device_conditions(policy, move || conditions::ask(&*conditions))
+        })
+        .given(events, |builder, events| {
+            builder.on_event(move |event| {
+                // Events are for information only: an error of the listener is ignored.
+                let _ = call(|| events.on_event(event.name().to_owned(), event.data().to_string()));
+            })
         });
-    }
     Ok((builder, examples, capabilities))
 }
 

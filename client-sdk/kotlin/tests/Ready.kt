@@ -43,24 +43,31 @@ private suspend fun another(options: ParticipantOptions, kind: String) {
     println("$kind in Kotlin: trained and used")
 }
 
-/** Two rounds of a graph with two inputs: 4 numbers, and an integer below 5. */
+/** Two rounds of a graph with three inputs: 4 numbers, an integer below 5, and a truth value. */
 private suspend fun graph(options: ParticipantOptions) {
     val numbers = Column("numbers", FloatArray(ROWS * WIDTH) { it % 7 / 7f })
     fun kind(integers: LongArray) = Column("kind", integers)
-    val columns = listOf(kind(LongArray(ROWS) { it % 5L }), numbers)
+    val known = Column("known", BooleanArray(ROWS) { it % 4 != 1 })
+    val columns = listOf(kind(LongArray(ROWS) { it % 5L }), numbers, known)
     val targets = FloatArray(ROWS) { it * 4 % 7 / 7f - it % 5 }
     fun examples(columns: List<Column>) = Examples(columns, targets, ROWS)
     Participant.start(options).use { me ->
         suspend fun squaredError(): Double = checkNotNull(me.model("graph")).use { model ->
             expect<TributaryException.Argument>("`kind`, which is missing") { model.predict(listOf(numbers), ROWS) }
-            model.predict(columns, ROWS).zip(targets.toList()) { one, other -> (one - other).toDouble().pow(2) }.average()
+            val predicted = model.predict(columns, ROWS)
+            check(predicted.indices.all { it % 4 != 1 || predicted[it] == 0f }) { "a row that is not known: ${predicted.toList()}" }
+            predicted.zip(targets.toList()) { one, other -> (one - other).toDouble().pow(2) }.average()
         }
         val errors = mutableListOf<Double>()
         me.jobs().collect { job ->
             expect<TributaryException.Update>("`numbers` (floats [batch, 4])") { job.train(examples(columns.take(1))) }
+            expect<TributaryException.Update>("`known`, which is missing") { job.train(examples(columns.take(2))) }
+            expect<TributaryException.Update>("1 truth values an example as its input `known`") {
+                job.train(examples(columns.take(2) + Column("known", LongArray(ROWS))))
+            }
             expect<TributaryException.Update>("no input `x`") { job.train(examples(columns + Column("x", FloatArray(ROWS)))) }
             expect<TributaryException.Update>("not 5 (example 3)") {
-                job.train(examples(listOf(kind(LongArray(ROWS) { if (it == 3) 5 else 0 }), numbers)))
+                job.train(examples(listOf(kind(LongArray(ROWS) { if (it == 3) 5 else 0 }), numbers, known)))
             }
             expect<TributaryException.Update>("numbers as targets") { job.train(Examples(columns, IntArray(ROWS), ROWS)) }
             if (job.round == 2) errors += squaredError()

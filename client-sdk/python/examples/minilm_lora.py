@@ -137,6 +137,7 @@ def pooled(net, adapters, inputs, classes, passes):
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
+        print(f"pass {number + 1} in one place: training loss {loss.item():.4f}", flush=True)
     return {name: value.detach() for name, value in adapters.items()}
 
 
@@ -171,10 +172,10 @@ def federated(model, folder, parts, rounds):
     ]
     for thread in threads:
         thread.start()
+    for round in operator.watch(TASK):
+        print(f"round {round['number']}: training loss {round['metrics']['train_loss']['value']:.4f}", flush=True)
     for thread in threads:
         thread.join()
-    for round in operator.rounds(TASK):
-        print(f"round {round['number']}: training loss {round['metrics']['train_loss']['value']:.4f}")
     versions.append(operator.model(TASK))
     return *({name: torch.from_numpy(array) for name, array in version.items()} for version in versions), max(sent.values())
 
@@ -198,11 +199,11 @@ def main():
         texts, classes = (part[: given.test] for part in messages("20newsgroups-test.tab"))
         test = encoded(tokenizer, texts), classes
         net = MiniLM(folder / "model.safetensors", given.blocks, max(classes) + 1)
-        print(f"accuracy at start: {accuracy(net, {}, *test):.4f}")
+        print(f"accuracy at start: {accuracy(net, {}, *test):.4f}", flush=True)
         model = tb.task_from(net, {name: torch.from_numpy(array[:2]) for name, array in test[0].items()})
         model.save(folder)
         first, trained, sent = federated(model, folder, parts, given.rounds)
-    print(f"accuracy: {accuracy(net, trained, *test):.4f}")
+    print(f"accuracy: {accuracy(net, trained, *test):.4f}", flush=True)
     whole, own = (sum(value.numel() for value in tensors) for tensors in (net.parameters(), trained.values()))
     share = 100 * own / whole
     print(f"a site sent {sent / given.rounds / 1e6:.3f} MB in a round: of {own} of {whole} parameters, {share:.2f} %")

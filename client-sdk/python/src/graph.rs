@@ -6,7 +6,7 @@ use std::sync::Arc;
 use client_sdk::models::{Architecture, GraphModel, Loss};
 use client_sdk::train::{Derivative, GradientCheck, GraphInputs, GraphPredictor, Verified, graph_gradient, verified};
 use client_sdk::{Layout, Parameters};
-use graph_import::{Dropout, Imported, Options, Tensor, import};
+use graph_import::{BatchNorm, Dropout, Imported, Options, Tensor, import};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -32,8 +32,11 @@ pub(crate) struct Choices {
     batch: Vec<String>,
     length: Vec<String>,
     sizes: BTreeMap<String, u32>,
+    values: BTreeMap<String, f64>,
     outputs: Vec<String>,
     dropout: bool,
+    /// Whether batch normalizations train by the statistics of the batch.
+    batch_statistics: bool,
 }
 
 impl From<Choices> for Options {
@@ -46,9 +49,10 @@ impl From<Choices> for Options {
             batch: choices.batch,
             length: choices.length,
             sizes: choices.sizes,
-            values: BTreeMap::new(),
+            values: choices.values,
             outputs: choices.outputs,
             dropout: if choices.dropout { Dropout::Keep } else { Dropout::Drop },
+            batch_norm: if choices.batch_statistics { BatchNorm::Batch } else { BatchNorm::Frozen },
         }
     }
 }

@@ -10,6 +10,7 @@ mod job;
 mod machine;
 mod model;
 mod participant;
+mod proxy;
 mod task;
 
 use pyo3::prelude::*;
@@ -30,6 +31,8 @@ mod _tributary {
     use super::model::Model;
     #[pymodule_export]
     use super::participant::Participant;
+    #[pymodule_export]
+    use super::proxy::forward_proxy;
     #[pymodule_export]
     use super::task::complete_task;
 

@@ -214,10 +214,9 @@ pub(crate) fn builder<T: Send>(
     })?;
     let (examples, capabilities) = (options.examples, options.capabilities());
     let made = py.detach(|| {
-        let mut builder = options.into_builder()?;
-        if let Some(callable) = on_event {
-            builder = builder.on_event(move |event| tell(&callable, event));
-        }
+        let builder = options
+            .into_builder()?
+            .given(on_event, |builder, callable| builder.on_event(move |event| tell(&callable, event)));
         make(builder, capabilities)
     });
     Ok((made.map_err(|error| errors::build(&error))?, examples))

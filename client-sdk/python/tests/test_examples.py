@@ -139,6 +139,32 @@ class Examples(unittest.TestCase):
         self.assertLess(losses[1], losses[0])
         self.assertEqual({name.rsplit(".", 1)[0] for name in adapters}, {"blocks.0.query.weight", "blocks.0.value.weight", "head.weight"})
 
+    @installed("torch", "onnx", "onnxscript", "tokenizers")
+    def test_a_language_model_is_adapted_to_each_speaker(self):
+        """One block, and made-up plays in which each speaker has five words."""
+        draws = np.random.default_rng(1)
+        words = ["".join(draws.choice(list("abcdefghij"), 4)) for _ in range(30)]
+        plays = []
+        for speaker in range(16):
+            own = draws.choice(words, 5, replace=False)
+            lines = "\n".join(" ".join(draws.choice(own, 8)) for _ in range(60))
+            plays.append(f"SPEAKER {speaker}:\n{lines}\n")
+        few = ["--speakers", str(SITES), "--rounds", "2", "--blocks", "1", "--width", "32", "--steps", "100"]
+        with federation() as running:
+            known = {"TRIBUTARY_SERVER": running.url, "TRIBUTARY_CA": running.ca, "TRIBUTARY_TOKEN": running.token, "OMP_NUM_THREADS": "1"}
+            file = running.folder / "plays.txt"
+            file.write_text("\n".join(plays))
+            command = [sys.executable, EXAMPLES / "speakers_gpt.py", file, *few]
+            done = subprocess.run(command, check=True, capture_output=True, text=True, env={**os.environ, **known})
+            self.assertEqual(running.operator.task("speakers")["status"], "COMPLETED")
+        said = done.stdout.strip().splitlines()
+        print("speakers of plays:", said[-1])
+        self.assertEqual(len(re.findall(r"^SPEAKER \d+: ", done.stdout, re.MULTILINE)), SITES)
+        # Before the first round the common model is the base, by the devices' measure and by PyTorch's.
+        base = float(re.search(r"all: (\S+) nats", said[-1])[1])
+        self.assertAlmostEqual(float(re.search(r"round 1: (\S+) nats", done.stdout)[1]), base, delta=0.1)
+        self.assertGreater(float(said[-1].split()[-2]), 0.05)
+
     @installed("sklearn", "jax")
     def test_jax(self):
         from sklearn.datasets import load_digits

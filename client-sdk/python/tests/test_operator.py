@@ -1,6 +1,7 @@
 """What an operator makes of a task's rounds: frames, plots, and rounds as they end."""
 
 import datetime
+import os
 import time
 import unittest
 import unittest.mock
@@ -78,6 +79,48 @@ class Operators(unittest.TestCase):
                 op.create({"name": "other"}, model=folder / "absent.safetensors")
             with self.assertRaisesRegex(tb.ConfigurationError, "no model"):
                 op.create({"name": "other"}, model={"steps": 7})
+
+    def test_preset_with_settings_and_a_model_becomes_a_task(self):
+        weights = {"w": [[0.0, 1.0]]}
+        with federation() as running:
+            op = running.operator
+            self.assertIn("compressed", op.presets())
+            created = op.create("compressed", model=weights, set={"rounds.count": 3, "selection.cohort": {"count": 12}})
+            self.assertEqual(created["name"], "compressed")
+            self.assertEqual((created["spec"]["rounds"]["count"], created["spec"]["selection"]["cohort"]), (3, {"count": 12}))
+            self.assertEqual(created["spec"]["compression"]["codec"], op.presets()["compressed"]["compression"]["codec"])
+            self.assertEqual(op.model("compressed", 0)["w"].tolist(), [[0, 1]])
+            self.assertEqual(op.create("compressed", model=weights, set={"name": "mine"})["name"], "mine")
+            given = line("given")
+            changed = op.create(given, set={"training.learning_rate": 0.5, "training.optimizer.name": "adamw"})
+            self.assertEqual((changed["spec"]["training"]["learning_rate"], given["training"]), (0.5, {"epochs": 5, "learning_rate": 0.05}))
+            with self.assertRaisesRegex(tb.ConfigurationError, "neither a file nor a preset 'absent'; presets are asynchronous, compressed"):
+                op.create("absent", model=weights)
+
+    def test_environment_names_the_coordinator(self):
+        with federation() as running:
+            known = {"TRIBUTARY_SERVER": running.url, "TRIBUTARY_CA": running.ca, "TRIBUTARY_TOKEN": running.token}
+            with unittest.mock.patch.dict(os.environ, known):
+                self.assertEqual(tb.Operator().tasks(), [])
+            with unittest.mock.patch.dict(os.environ):
+                os.environ.pop("TRIBUTARY_SERVER", None)
+                with self.assertRaisesRegex(tb.ConfigurationError, "set TRIBUTARY_SERVER"):
+                    tb.Operator(token="token")
+
+    def test_task_is_paused_resumed_and_a_version_promoted(self):
+        with federation() as running:
+            op = running.operator
+            op.create(line("steered", rounds=2, cohort=1, **CLEAR))
+            self.assertEqual(op.pause("steered")["status"], "PAUSED")
+            self.assertEqual(op.resume("steered")["status"], "ACTIVE")
+            take_part(running, "steered")
+            self.assertEqual(op.promote("steered", 1)["promoted_version"], 1)
+            self.assertEqual(op.model("steered", promoted=True)["b"].tolist(), [0, 0])
+            private = line("ledger", cohort=10, privacy={"mechanism": "distributed_discrete_gaussian", "epsilon": 8.0, "delta": 1e-5})
+            private["privacy"]["clip"] = {"fixed": 1.0}
+            private.pop("metrics")
+            op.create(private)
+            self.assertEqual(op.privacy("ledger")["spec"]["epsilon"], 8.0)
 
     def test_task_starts_from_a_file_of_several_parts(self):
         import numpy as np
@@ -172,7 +215,7 @@ class Operators(unittest.TestCase):
 
         with federation() as running:
             running.operator.create(line("plotted", rounds=2, cohort=1, **CLEAR))
-            with self.assertRaisesRegex(tb.Error, "no round of plotted has the metric 'train_loss'"):
+            with self.assertRaisesRegex(tb.Error, "no round of plotted has a metric"):
                 running.operator.plot("plotted")
             take_part(running, "plotted")
             axes = running.operator.plot("plotted")
@@ -181,6 +224,11 @@ class Operators(unittest.TestCase):
             own = plt.figure().add_subplot()
             self.assertIs(running.operator.plot("plotted", metric="accuracy", ax=own), own)
             self.assertEqual(own.lines[0].get_ydata().tolist(), [0.25, 0.5])
+            with self.assertRaisesRegex(tb.Error, "no round of plotted has the metric 'loss'; there are accuracy, train_loss"):
+                running.operator.plot("plotted", metric="loss")
+            running.operator.create(line("other", rounds=1, cohort=1, **{**CLEAR, "metrics": ["accuracy"]}))
+            take_part(running, "other")
+            self.assertEqual(running.operator.plot("other", ax=plt.figure().add_subplot()).get_ylabel(), "accuracy")
         plt.close("all")
 
     def test_rounds_are_told_as_they_end(self):

@@ -348,6 +348,16 @@ class Groups(unittest.TestCase):
             "job.done(part, examples=1)\n"
         )
 
+    def test_the_group_ends_before_the_program(self):
+        folder = self.run_in(
+            2,
+            "import atexit\n"
+            "atexit.register(lambda: open(os.environ['RANK'], 'w').write(str(dist.is_initialized())))\n"
+            "dist.init_process_group('gloo')\n"
+            "tributary.job().done(net(), examples=1)\n",
+        )
+        self.assertEqual([(folder.site / rank).read_text() for rank in "01"], ["False", "False"])
+
     def test_half_precision_and_counters(self):
         folder = self.run_in(1, "job = tributary.job(); model = job.model(); model['0.bias'] = torch.ones(8, dtype=torch.bfloat16)\nmodel['n'] = torch.tensor(3)\njob.done(model, examples=1)\n")
         self.assertEqual(list(folder.trained()["0.bias"]), [1.0] * 8)

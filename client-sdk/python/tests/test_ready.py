@@ -93,7 +93,7 @@ class Ready(unittest.TestCase):
                         np.testing.assert_array_equal(array, begins_with[name])
                     if task.round == 2:
                         self.assertFalse(np.array_equal(task.anchor["fc.weight"], own["fc.weight"]))
-                        self.assertTrue(task.train(*rows))
+                        self.assertTrue(task.train(*rows, held_out=(FEATURES[48:], LABELS[48:])))
                     else:
                         own = {name: array + 1 for name, array in task.parameters.items()}
                         self.assertTrue(task.send(own, examples=48, metrics={"personal_loss": 0.5}))
@@ -106,6 +106,8 @@ class Ready(unittest.TestCase):
             self.assertAlmostEqual(first["loss"]["value"], math.log(2), places=3)
             self.assertLess(second["loss"]["value"], 0.65)
             self.assertAlmostEqual(first["personal_loss"]["value"], 0.5, places=3)
+            # Of the trained model of the device, on the rows that were held out.
+            self.assertLess(second["personal_loss"]["value"], second["loss"]["value"])
 
     def test_rows_are_copied_before_other_threads_may_write_to_them(self):
         given, scored = FEATURES.astype("f4"), []

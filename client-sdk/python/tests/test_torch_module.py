@@ -103,6 +103,63 @@ class Modules(unittest.TestCase):
         np.testing.assert_allclose(predicted, output.numpy(), atol=1e-5)
         self.assertLess(after, 0.5 * before)
 
+    def test_batch_statistics_are_compared_averaged_and_loaded_again(self):
+        torch, nn = self.torch, self.torch.nn
+        net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8, momentum=0.2), nn.ReLU(), nn.Linear(8, 2))
+        rows = torch.randn(96, 4) * 3 + 1
+        classes = (rows[:, 0] > rows[:, 1]).long()
+        before = {name: value.clone() for name, value in net.state_dict().items()}
+        model = tb.task_from(net, rows[:16], batch_norm="averaged")
+        self.assertTrue(all(part.training for part in net.modules()))
+        for name, value in net.state_dict().items():
+            torch.testing.assert_close(value, before[name], rtol=0, atol=0)
+        self.assertEqual((model.batch_norm, model.warnings), ("averaged", []))
+        self.assertEqual(sorted(model.tensors), sorted(name for name in before if name != "1.num_batches_tracked"))
+        norm = next(node["do"]["batch_norm"] for node in model.graph["nodes"] if "batch_norm" in node["do"])
+        self.assertAlmostEqual(norm["momentum"], 0.2)
+        with federation() as running:
+            plan = {"secure_aggregation": {"enabled": False}, "training": {"epochs": 8, "learning_rate": 0.1}}
+            task = {**line("own", rounds=2, cohort=1, **plan), "model": {}, "metrics": []}
+            with self.assertRaisesRegex(tb.Error, "model.batch_norm"):
+                running.operator.create({**task, "model": {"batch_norm": "frozen"}}, model=model)
+            running.operator.create(task, model=model)
+            options = {**running.options("own", task="own"), "secure_aggregation": {"required": False}}
+            with tb.participant(**options) as me:
+                for job in me.tasks():
+                    self.assertTrue(job.train(rows, classes))
+            version = running.operator.model("own")
+        net.load_state_dict({name: torch.from_numpy(value) for name, value in version.items()})
+        with torch.no_grad():
+            mean = net[0](rows).mean(0)
+            right = float((net.eval()(rows).argmax(1) == classes).float().mean())
+        self.assertGreater(right, 0.85)
+        self.assertLess(float((net[1].running_mean - mean).abs().max()), 0.75)
+
+    def test_local_statistics_become_personal(self):
+        torch, nn = self.torch, self.torch.nn
+        net = nn.Sequential(nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(48, 2))
+        model = tb.task_from(net, torch.randn(4, 1, 6, 6), batch_norm="local")
+        with federation() as running:
+            spec = {**line("own", rounds=1, cohort=1, secure_aggregation={"enabled": False}), "model": {}, "metrics": []}
+            running.operator.create(spec, model=model)
+            about = running.operator.task("own")["spec"]["model"]
+            self.assertEqual((about["batch_norm"], about["personal"]), ("local", ["*running_mean", "*running_var"]))
+            version = running.operator.model("own")
+        self.assertNotIn("1.running_mean", version)
+        self.assertIn("1.weight", version)
+
+    def test_batch_statistics_that_cannot_be_are_named(self):
+        torch, nn = self.torch, self.torch.nn
+        norm = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4, momentum=None))
+        for module, rows, mode, error, why in (
+            (norm, 8, "averaged", tb.ModelError, "'1' has momentum=None"),
+            (nn.Linear(4, 2), 8, "local", tb.ModelError, "no batch normalization with running statistics"),
+            (nn.Sequential(nn.BatchNorm1d(4)), 1, "local", tb.ConfigurationError, "an example of 2 rows or more"),
+            (norm, 8, "batch", tb.ConfigurationError, "one of frozen, local, averaged"),
+        ):
+            with self.assertRaisesRegex(error, why):
+                tb.task_from(module, torch.randn(rows, 4), batch_norm=mode)
+
     def test_tied_weights_of_any_length_train_as_one(self):
         torch, nn = self.torch, self.torch.nn
 

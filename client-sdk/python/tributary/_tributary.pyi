@@ -20,10 +20,12 @@ __all__ = [
     "Participant",
     "UpdateError",
     "complete_task",
+    "forward_proxy",
     "import_graph",
 ]
 
 def complete_task(task: str) -> str: ...
+def forward_proxy(server: str, setting: str | None) -> tuple[str, str, int, str | None] | None: ...
 def import_graph(
     onnx: bytes, loss: str, choices: dict[str, Any], check: bool
 ) -> tuple[str, list[tuple[str, list[int], NDArray[np.float32]]], str]: ...

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 #: A loss by name, or with its settings as in ``[model.loss]`` of a task file: ``{"kind": "huber", "delta": 0.5}``.
 Loss = Union[str, Mapping[str, Any]]
 
+#: What becomes of running statistics of batch normalizations: ``frozen``, ``local`` or ``averaged``.
+_BATCH_NORM = ("frozen", "local", "averaged")
+
 #: Names of the files that :meth:`GraphModel.save` writes.
 _GRAPH, _TENSORS = "model.graph.json", "model.safetensors"
 
@@ -47,6 +50,8 @@ class GraphModel:
     loss: dict[str, Any]
     #: Initial values: an array of float32 for each parameter, by name, in the graph's order.
     tensors: dict[str, np.ndarray]
+    #: ``model.batch_norm`` of a task: ``frozen``, or ``local`` or ``averaged`` if running statistics are among the tensors.
+    batch_norm: str
     #: Names of the graph's operations, each once.
     operations: list[str]
     #: What to look at before training.
@@ -54,9 +59,11 @@ class GraphModel:
     #: The gradient check of an imported file; empty if the gradients were compared with those of PyTorch.
     gradients: list[Gradient]
 
-    def __init__(self, text: str, loss: Mapping[str, Any], tensors: Mapping[str, np.ndarray], report: Mapping[str, Any]) -> None:
+    def __init__(
+        self, text: str, loss: Mapping[str, Any], tensors: Mapping[str, np.ndarray], report: Mapping[str, Any], batch_norm: str = "frozen"
+    ) -> None:
         """Made by :func:`import_onnx` and :func:`tributary.task_from`; ``text`` is the graph as JSON."""
-        self._text = text
+        self._text, self.batch_norm = text, batch_norm
         self.loss, self.tensors = dict(loss), dict(tensors)
         self.operations, self.warnings = list(report["operations"]), list(report["warnings"])
         self.gradients = [Gradient(**{**one, "shape": tuple(one["shape"])}) for one in report["gradients"]]
@@ -126,8 +133,10 @@ def import_onnx(
     names: Mapping[str, str] | None = None,
     length: Iterable[str] = (),
     sizes: Mapping[str, int] | None = None,
+    values: Mapping[str, float] | None = None,
     outputs: Iterable[str] = (),
     dropout: bool = True,
+    batch_norm: str = "frozen",
 ) -> GraphModel:
     """An ONNX file as a graph, as ``tributary model import`` makes it, with the gradient of every parameter checked.
 
@@ -138,8 +147,10 @@ def import_onnx(
     :param names: new names of tensors by their names in the file.
     :param length: symbols of the sizes that are the length of sequences, if there are several symbols.
     :param sizes: fixed values of symbolic sizes.
+    :param values: values of inputs that are single numbers; the graph goes without these inputs.
     :param outputs: the outputs to keep, the first one trains; by default all with the batch as first axis.
     :param dropout: whether devices drop elements in training as the file says.
+    :param batch_norm: ``frozen`` trains by running statistics, which are constants; ``local`` and ``averaged`` by those of the batch.
     :raises ModelError: if it cannot be trained: the text names the node, tensor and reason.
     :raises ConfigurationError: if the file cannot be read.
     """
@@ -148,15 +159,19 @@ def import_onnx(
             file = pathlib.Path(file).read_bytes()
         except (OSError, TypeError) as error:
             raise _tributary.ConfigurationError(f"the ONNX file {file!r} cannot be read: {error}") from error
-    given = options(tied=tied, constants=constants, names=names, length=length, sizes=sizes, outputs=outputs, dropout=dropout)
-    return imported(file, loss, given, check=True)
+    chosen = {"tied": tied, "constants": constants, "names": names, "length": length, "sizes": sizes, "values": values, "outputs": outputs}
+    return imported(file, loss, options(**chosen, dropout=dropout, batch_norm=batch_norm), check=True)
 
 
 def options(**given: Any) -> dict[str, Any]:
     """Choices of an import as the native part takes them; those left out are empty."""
     lists = ("tied", "constants", "parameters", "batch", "length", "outputs")
     chosen: dict[str, Any] = {name: _names(name, given.get(name) or ()) for name in lists}
-    chosen.update({name: made(name, given.get(name) or {}, dict) for name in ("names", "sizes")})
+    chosen.update({name: made(name, given.get(name) or {}, dict) for name in ("names", "sizes", "values")})
+    mode = given.get("batch_norm", "frozen")
+    if mode not in _BATCH_NORM:
+        raise _tributary.ConfigurationError(f"batch_norm is {mode!r}; it must be one of {', '.join(_BATCH_NORM)}")
+    chosen.update({"batch_norm": mode, "batch_statistics": mode != "frozen"})
     return {**chosen, "dropout": bool(given.get("dropout", True))}
 
 
@@ -167,7 +182,7 @@ def imported(file: bytes, loss: Loss, given: Mapping[str, Any], check: bool) -> 
         text, tensors, report = _tributary.import_graph(file, made("loss", about, json.dumps), dict(given), check)
     except (TypeError, OverflowError) as error:
         raise _tributary.ConfigurationError(f"an option of the import cannot be used: {error}") from error
-    return GraphModel(text, about, {name: array.reshape(shape) for name, shape, array in tensors}, json.loads(report))
+    return GraphModel(text, about, {name: array.reshape(shape) for name, shape, array in tensors}, json.loads(report), given["batch_norm"])
 
 
 def _names(what: str, given: Any) -> list[str]:

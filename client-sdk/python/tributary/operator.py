@@ -9,11 +9,11 @@ import urllib.parse
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from ._tributary import ConfigurationError, Error, complete_task
+from ._tributary import ConfigurationError, Error, complete_task, forward_proxy
 from . import initial
 from .graph import GraphModel
 from .settings import pem
-from .task_file import beside, task_file, with_graph
+from .task_file import beside, task_file, with_graph, with_settings
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,14 +48,15 @@ class Operator:
 
     def __init__(
         self,
-        url: str,
+        url: str | None = None,
         token: str | None = None,
         *,
         ca: str | os.PathLike[str] | None = None,
         proxy: str | None = None,
         timeout: float = 60.0,
     ) -> None:
-        """``ca``, PEM or a file, is the authority of the coordinator's certificate; by default what the system believes in.
+        """``url`` is the coordinator's address, ``https://host:port``, and ``ca``, PEM or a file, the authority of its certificate. Without
+        ``url``, ``TRIBUTARY_SERVER`` counts. Without ``ca``, ``TRIBUTARY_CA`` counts, and then what the system believes in.
 
         ``proxy`` is the HTTP proxy that leads to the coordinator, ``http://[USER:PASSWORD@]HOST[:PORT]``, or ``none``; by default that of
         the environment (``HTTPS_PROXY``). Hosts in ``NO_PROXY`` are reached directly.
@@ -64,14 +65,18 @@ class Operator:
         """
         import ssl  # Slow to import, as are the modules below, and participants need none of them.
 
+        url = os.environ.get("TRIBUTARY_SERVER") if url is None else url
+        if url is None:
+            raise ConfigurationError("an operator needs the address of a coordinator: give one, or set TRIBUTARY_SERVER")
         if not isinstance(url, str) or not url.startswith("https://"):
             raise ConfigurationError(f"{url!r} is no address of a coordinator; it begins with https://")
         token = token or os.environ.get("TRIBUTARY_TOKEN")
         if not token:
             raise ConfigurationError("an operator needs a token: give one, or set TRIBUTARY_TOKEN")
-        self._url, self._token, self._proxy, self._timeout = url.rstrip("/"), token, proxy, timeout
+        self._url, self._token, self._timeout = url.rstrip("/"), token, timeout
+        self._proxy = forward_proxy(f"https://{urllib.parse.urlsplit(url).netloc}", proxy)
         try:
-            self._tls = ssl.create_default_context(cadata=pem("ca", ca))
+            self._tls = ssl.create_default_context(cadata=pem("ca", ca or os.environ.get("TRIBUTARY_CA")))
         except ssl.SSLError as error:
             raise ConfigurationError(f"the authority of the coordinator cannot be used: {error}") from error
 
@@ -118,10 +123,11 @@ class Operator:
     def _opener(self) -> Any:
         import urllib.request
 
-        handlers: list[urllib.request.BaseHandler] = [urllib.request.HTTPSHandler(context=self._tls)]
-        if self._proxy is not None:
-            handlers.append(urllib.request.ProxyHandler({} if self._proxy == "none" else {"https": self._proxy}))
-        return urllib.request.build_opener(*handlers)
+        from .tunnel import Tunnels
+
+        handler = Tunnels(self._tls, self._proxy) if self._proxy else urllib.request.HTTPSHandler(context=self._tls)
+        # Without reading the environment again.
+        return urllib.request.build_opener(urllib.request.ProxyHandler({}), handler)
 
     def items(self, path: str, **query: Any) -> Iterator[dict[str, Any]]:
         """The items of any list, page by page."""
@@ -134,10 +140,17 @@ class Operator:
                 return
 
     def create(
-        self, spec: Mapping[str, Any] | str | os.PathLike[str], *, model: Any = None, key: str | None = None
+        self,
+        spec: Mapping[str, Any] | str | os.PathLike[str],
+        *,
+        model: Any = None,
+        set: Mapping[str, Any] | None = None,
+        key: str | None = None,
     ) -> dict[str, Any]:
-        """Creates a task from a mapping as in a task file, or from the file itself (TOML, or JSON). Tensors follow from the model's
-        architecture, and sizes from its table, as with ``tributary task create``.
+        """Creates a task from a mapping as in a task file, from the file itself (TOML, or JSON), or from the name of a preset
+        (:meth:`presets`). Tensors follow from the model's architecture, and sizes from its table, as with ``tributary task create``.
+
+        ``set`` overrides keys, as in ``{"rounds.count": 20}``. A task of a preset is named as the preset, unless ``set`` names it.
 
         ``model`` is what the task starts from: a ``torch.nn.Module``, arrays by name or nested as JAX has them, or the path of a
         safetensors file. It takes the place of ``initial`` in ``[model]``. A task without an architecture has its tensors.
@@ -152,10 +165,28 @@ class Operator:
         """
         import uuid
 
-        given = with_graph(dict(spec) if isinstance(spec, Mapping) else task_file(spec), spec)
+        given = with_graph(with_settings(self._source(spec), set or {}), spec)
         self._start_from(given, beside(given, spec) if model is None else model)
         body = {"spec": json.loads(complete_task(_as_json(given)))}
         return self.request("POST", "/v1/tasks", body, headers={"Idempotency-Key": key or str(uuid.uuid4())})
+
+    def presets(self) -> dict[str, dict[str, Any]]:
+        """The coordinator's built-in tasks by name, without a model: ``private``, ``robust`` and others."""
+        return {preset["name"]: preset["spec"] for preset in self.items("/v1/presets")}
+
+    def _source(self, spec: Mapping[str, Any] | str | os.PathLike[str]) -> Mapping[str, Any]:
+        """A task as given, of a file or of a preset.
+
+        :raises ConfigurationError: if there is no such file or preset.
+        """
+        if isinstance(spec, Mapping):
+            return spec
+        if not isinstance(spec, str) or os.path.exists(spec) or os.path.basename(spec) != spec or "." in spec:
+            return task_file(spec)
+        presets = self.presets()
+        if spec not in presets:
+            raise ConfigurationError(f"there is neither a file nor a preset {spec!r}; presets are {', '.join(presets)}")
+        return {"name": spec, **presets[spec]}
 
     def _start_from(self, spec: dict[str, Any], model: Any) -> None:
         """Uploads the model that a task starts from, if any, and names it in the task. Names the base of shared adapters by digest."""
@@ -167,6 +198,8 @@ class Operator:
             if about.get("architecture"):
                 raise ConfigurationError("the task has an architecture, and `model` brings another: leave one of them out")
             about["architecture"] = model.architecture
+            if model.batch_norm != "frozen":
+                about.setdefault("batch_norm", model.batch_norm)
         if not about.get("architecture") and not about.get("tensors"):
             about["tensors"] = initial.tensors(file)
         spec["model"] = about
@@ -189,6 +222,22 @@ class Operator:
         """One task, by name or id."""
         return self.request("GET", f"/v1/tasks/{_part(name)}")
 
+    def pause(self, task: str) -> dict[str, Any]:
+        """Opens no further round until :meth:`resume`; returns the task."""
+        return self.request("POST", f"/v1/tasks/{_part(task)}/pause")
+
+    def resume(self, task: str) -> dict[str, Any]:
+        """Ends a pause; returns the task."""
+        return self.request("POST", f"/v1/tasks/{_part(task)}/resume")
+
+    def promote(self, task: str, version: int) -> dict[str, Any]:
+        """Marks a model version as the one to use (:meth:`model` with ``promoted``); returns the task."""
+        return self.request("POST", f"/v1/tasks/{_part(task)}/models/{int(version)}/promote")
+
+    def privacy(self, task: str) -> dict[str, Any]:
+        """The ledger of a task with ``[privacy]``: its budget and what each release has spent."""
+        return self.request("GET", f"/v1/tasks/{_part(task)}/privacy")
+
     def rounds(self, task: str, **query: Any) -> list[dict[str, Any]]:
         """The latest attempt at each round of a task, oldest first."""
         return list(self.items(f"/v1/tasks/{_part(task)}/rounds", **query))[::-1]
@@ -200,15 +249,25 @@ class Operator:
         """
         return _frame(self.rounds(task))
 
-    def plot(self, task: str, *, metric: str = "train_loss", ax: Any = None) -> Any:
-        """Draws a metric by round with matplotlib; returns the axes."""
+    def plot(self, task: str, *, metric: str | None = None, ax: Any = None) -> Any:
+        """Draws a metric by round with matplotlib; returns the axes. Without ``metric`` it is a loss if there is one, otherwise the first metric.
+
+        :raises Error: if no round has the metric.
+        """
         import matplotlib.pyplot as plt
 
-        rounds = [round for round in self.rounds(task) if metric in (round.get("metrics") or {})]
-        if not rounds:
-            raise Error(f"no round of {task} has the metric {metric!r}")
+        rounds = self.rounds(task)
+        found = list(dict.fromkeys(name for round in rounds for name in round.get("metrics") or {}))
+        if metric is None:
+            losses = [name for name in found if "loss" in name]
+            metric = next((name for name in ("train_loss", "loss", *losses, *found) if name in found), None)
+        if metric is None:
+            raise Error(f"no round of {task} has a metric; name metrics in the task, and wait for a round")
+        points = [(round["number"], round["metrics"][metric]["value"]) for round in rounds if metric in (round.get("metrics") or {})]
+        if not points:
+            raise Error(f"no round of {task} has the metric {metric!r}; there are {', '.join(found) or 'none'}")
         ax = ax or plt.gca()
-        ax.plot([round["number"] for round in rounds], [round["metrics"][metric]["value"] for round in rounds], marker="o")
+        ax.plot(*zip(*points), marker="o")
         ax.set(xlabel="round", ylabel=metric, title=task)
         return ax
 

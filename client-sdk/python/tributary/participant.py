@@ -212,13 +212,20 @@ class Tasks:
         return self
 
     def __next__(self) -> Task:
-        while True:
-            found = self._kept() or self._participant._native.next(_SLICE)
-            if isinstance(found, str):
-                self._participant._report(found)
-                raise StopIteration
-            if found is not None:
-                return Task(found, self._participant)
+        while (task := self._within(_SLICE)) is None:
+            pass
+        return task
+
+    def _within(self, seconds: float) -> Task | None:
+        """The next task; ``None`` if none came in this time.
+
+        :raises StopIteration: if none will.
+        """
+        found = self._kept() or self._participant._native.next(seconds)
+        if isinstance(found, str):
+            self._participant._report(found)
+            raise StopIteration
+        return None if found is None else Task(found, self._participant)
 
     def __aiter__(self) -> AsyncIterator[Task]:
         return self

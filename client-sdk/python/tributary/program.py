@@ -18,6 +18,7 @@ What the folder holds is in docs/PROGRAMS.md.
 from __future__ import annotations
 
 import array
+import atexit
 import contextlib
 import json
 import math
@@ -152,6 +153,7 @@ class Job:
         self._within = within
         named = os.environ.get(VARIABLE) if folder is None else folder
         self._torch = _Processes()
+        atexit.unregister(_leave_group)
         self.rank, self.processes = self._torch.rank, self._torch.processes
         if told is None and (self.rank == 0 or not self._torch.is_group):
             if named is None:
@@ -262,6 +264,8 @@ class Job:
         self._is_over = True
         # Whoever ends first may take the group with it.
         self._torch.barrier()
+        if self._torch.is_group:
+            atexit.register(_leave_group)
 
     def follow(self, *keys: str, **only: Any) -> bool:
         """Refuses the job if its plan asks for what the program does not do; the refusal names the key.
@@ -435,6 +439,16 @@ class _Processes:
                 self.dist.recv(received, src=rank)
                 kept[name] = received.cpu()
         return kept if self.rank == 0 else {}
+
+
+def _leave_group() -> None:
+    """Ends PyTorch's group at the end of a program whose job is done, unless the program has.
+
+    While the interpreter ends, a thread of a group that still exists may take its lock, which aborts the process: pytorch/pytorch#190489.
+    """
+    dist = sys.modules.get("torch.distributed")
+    if dist is not None and dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def _current(within: pathlib.Path) -> str | None:

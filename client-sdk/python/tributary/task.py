@@ -221,7 +221,7 @@ class Task:
         parameters: Parameters,
         *,
         examples: int,
-        metrics: Mapping[str, float] | None = None,
+        metrics: Mapping[str, float | tuple[float, int]] | None = None,
         strict: bool = False,
     ) -> bool:
         """Hands in the trained model. What leaves the device is clipped, weighted and masked as the task prescribes.
@@ -232,7 +232,8 @@ class Task:
 
         ``metrics`` that are not of the training itself (``train_…``) count as those of the received model: measure the model that the task
         begins with. A task that weighs updates by the loss takes ``loss`` from them. Where :attr:`purpose` is ``own`` they count for
-        nothing, but for those of the device's own model (``personal_…``).
+        nothing, but for those of the device's own model (``personal_…``). A metric of another number of examples than ``examples`` is a tuple,
+        the value and that number.
 
         :returns: whether it was handed in. If not, the round no longer waited, or the task was paused: go on with the next task.
         :raises UpdateError: if a tensor is missing, unknown, of another shape or type, or not finite, or a metric is no number. Nothing was
@@ -258,7 +259,8 @@ class Task:
         :param labels: the class of each row, from 0. Of a graph its targets: a class for each example, a token for each position, or
             numbers in the shape of the output, as its loss takes them.
         :param held_out: features and labels that nobody trains on: a task whose :attr:`purpose` is ``shared`` also sends the ``loss`` of
-            the initial model on them, and its ``accuracy`` unless the model predicts numbers.
+            the initial model on them, and its ``accuracy`` unless the model predicts numbers. One whose purpose is ``own`` sends those
+            of the trained model, as ``personal_loss`` and so on.
         :returns: whether it was handed in. If not, the task was paused, and comes again, or the round no longer waited.
         :raises UpdateError: if the examples do not fit the model, or the task names no ready model. Nothing was sent, and the task still
             takes an answer.
@@ -345,10 +347,11 @@ def _in_time(answer: Callable[[], None], strict: bool) -> bool:
     return True
 
 
-def _measured(metrics: Mapping[str, float], count: int) -> list[tuple[str, float, int]]:
-    """Metrics, each of so many examples."""
+def _measured(metrics: Mapping[str, float | tuple[float, int]], count: int) -> list[tuple[str, float, int]]:
+    """Metrics, each of so many examples unless it has a number of its own."""
     try:
-        return [(str(name), float(value), count) for name, value in metrics.items()]
+        each = [(str(name), given if isinstance(given, tuple) else (given, count)) for name, given in metrics.items()]
+        return [(name, float(value), _whole(examples)) for name, (value, examples) in each]
     except (AttributeError, TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise _tributary.UpdateError(f"metrics are {metrics!r}; they are a mapping of names to numbers: {error}") from error
 

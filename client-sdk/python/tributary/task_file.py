@@ -29,6 +29,20 @@ def task_file(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise ConfigurationError(f"{path} is no task file: {error}") from error
 
 
+def with_settings(given: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A task with settings on top, each by the dotted path of its key."""
+    whole = dict(given)
+    for path, value in settings.items():
+        *sections, last = path.split(".")
+        table = whole
+        for section in sections:
+            inner = table.get(section)
+            table[section] = dict(inner) if isinstance(inner, Mapping) else {}
+            table = table[section]
+        table[last] = value
+    return whole
+
+
 def beside(given: Mapping[str, Any], spec: Any) -> str | None:
     """The path of the model file that a task names; beside the task file if it is there."""
     about = given.get("model")

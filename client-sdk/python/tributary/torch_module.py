@@ -27,42 +27,52 @@ _OUTPUT, _GRADIENT = 1e-5, 1e-4
 _SHIFT = 0.05
 #: Seed of these distances, and of the weights of outputs.
 _SEED = 1
+#: Buffers of a batch normalization that training moves.
+_STATISTICS = ("running_mean", "running_var")
 
 
-def task_from(module: Any, example: Any, *, loss: Loss = "cross_entropy", length: Mapping[str, int] | None = None) -> GraphModel:
+def task_from(
+    module: Any, example: Any, *, loss: Loss = "cross_entropy", length: Mapping[str, int] | None = None, batch_norm: str = "frozen"
+) -> GraphModel:
     """A ``torch.nn.Module`` as a model that devices train without PyTorch. Outputs and gradients of the graph are compared with the
     module's on ``example``. The module comes out as it was.
 
-    The first output trains, by ``loss``. Parameters without ``requires_grad``, buffers and running statistics of batch normalizations are
-    constants: they stay as they are. Dropout is left out. :attr:`GraphModel.warnings` names both.
+    The first output trains, by ``loss``. Parameters without ``requires_grad``, buffers and running statistics of frozen batch
+    normalizations are constants: they stay as they are. Dropout is left out. :attr:`GraphModel.warnings` names both.
 
     :param module: its parameters are 32-bit floats, and its output does not mix examples.
     :param example: a tensor, a tuple of tensors, or tensors by the names of ``forward``'s arguments, with examples as first axis.
     :param loss: ``cross_entropy``, ``next_token``, ``bce_with_logits``, ``mse``, ``huber`` or ``poisson``, or a mapping with its settings.
     :param length: by input, the axis whose size is the length of sequences and differs between devices: ``{"tokens": 1}``. Otherwise
         the sizes of the example are fixed, but for the first axis.
+    :param batch_norm: ``frozen`` normalizes by running statistics. ``local`` and ``averaged`` normalize by the batch, as PyTorch in
+        ``train()``; running statistics are tensors that stay on devices, or are averaged. Gradients are compared in that mode.
     :raises ModelError: if the module cannot be exported, a node cannot train, a parameter gets lost, or outputs or gradients differ.
     :raises ConfigurationError: if PyTorch, onnx or onnxscript is missing, or the example is none.
     """
     torch = _torch()
     if not isinstance(module, torch.nn.Module):
         raise ConfigurationError(f"a {type(module).__name__} is no torch.nn.Module")
-    call = _example(torch, module, example)
+    chosen = options(batch_norm=batch_norm)
+    norms = _norms(torch, module) if chosen["batch_statistics"] else {}
+    call = _example(torch, module, example, 2 if norms else 1)
     trained, fixed = _parts(torch, module)
     axes = _axes(call, length or {})
+    statistics = {f"{name}.{kind}".lstrip("."): getattr(part, kind) for name, part in norms.items() for kind in _STATISTICS}
+    tensors, fixed = {**trained, **statistics}, [name for name in fixed if name not in statistics]
     with _evaluated(module):
-        true = {name: value.detach().clone() for name, value in trained.items()}
+        true = {name: value.detach().clone() for name, value in tensors.items()}
         try:
-            _shift(torch, trained)
-            model = _imported(module, call, axes, loss, (trained, fixed))
-            _compare(torch, module, call, model, trained)
+            _shift(torch, trained, statistics)
+            model = _imported(module, call, axes, loss, (tensors, fixed), batch_norm)
+            _compare(torch, module, call, model, trained, norms)
         finally:
             with torch.no_grad():
-                for name, value in trained.items():
+                for name, value in tensors.items():
                     value.copy_(true[name])
-        model.tensors = {name: _array(trained[name]) for name in model.tensors}
-        _compare(torch, module, call, model, trained)
-    model.warnings += _notes(torch, module)
+        model.tensors = {name: _array(tensors[name]) for name in model.tensors}
+        _compare(torch, module, call, model, trained, norms)
+    model.warnings += _notes(torch, module, norms)
     return model
 
 
@@ -76,7 +86,20 @@ def _torch() -> Any:
     return torch
 
 
-def _example(torch: Any, module: Any, given: Any) -> dict[str, Any]:
+def _norms(torch: Any, module: Any) -> dict[str, Any]:
+    """The batch normalizations with running statistics, by name."""
+    parts = dict(module.named_modules())
+    found = {name: part for name, part in parts.items() if isinstance(part, torch.nn.modules.batchnorm._BatchNorm)}
+    found = {name: part for name, part in found.items() if part.running_mean is not None}
+    if not found:
+        raise ModelError("the module has no batch normalization with running statistics: leave batch_norm out")
+    for name, part in found.items():
+        if part.momentum is None:
+            raise ModelError(f"{name!r} has momentum=None, a mean over all batches; give it a momentum, for example 0.1")
+    return found
+
+
+def _example(torch: Any, module: Any, given: Any, least: int) -> dict[str, Any]:
     """Tensors by the names of ``forward``'s arguments, with two examples or more: the exporter takes a batch of one for a fixed size."""
     args = given if isinstance(given, tuple) else () if isinstance(given, Mapping) else (given,)
     try:
@@ -92,6 +115,8 @@ def _example(torch: Any, module: Any, given: Any) -> dict[str, Any]:
     counts = {name: value.shape[0] if value.dim() else 0 for name, value in call.items()}
     if len(set(counts.values())) != 1 or 0 in counts.values():
         raise ConfigurationError(f"the example's tensors need the examples as first axis, equally many and at least one: {counts}")
+    if min(counts.values()) < least:
+        raise ConfigurationError(f"batch normalization by the batch needs an example of {least} rows or more")
     return {name: torch.cat([value, value]) if counts[name] == 1 else value for name, value in call.items()}
 
 
@@ -133,17 +158,19 @@ def _evaluated(module: Any) -> Iterator[None]:
             part.training = training
 
 
-def _shift(torch: Any, trained: Mapping[str, Any]) -> None:
-    """Distinct values near the true ones."""
+def _shift(torch: Any, trained: Mapping[str, Any], statistics: Mapping[str, Any]) -> None:
+    """Distinct values near the true ones; variances stay positive."""
     draws = torch.Generator().manual_seed(_SEED)
     with torch.no_grad():
-        for value in trained.values():
-            noise = torch.empty(value.shape).uniform_(-1, 1, generator=draws)
+        for name, value in [*trained.items(), *statistics.items()]:
+            noise = _SHIFT * torch.empty(value.shape).uniform_(-1, 1, generator=draws).to(value.device)
             largest = float(value.abs().max()) if value.numel() else 0.0
-            value.add_(noise.to(value.device) * _SHIFT * (largest or 1.0))
+            value.add_(noise * (value if name in statistics and name.endswith("running_var") else largest or 1.0))
 
 
-def _imported(module: Any, call: Mapping[str, Any], axes: Mapping[str, int], loss: Loss, parts: tuple[dict[str, Any], list[str]]) -> GraphModel:
+def _imported(
+    module: Any, call: Mapping[str, Any], axes: Mapping[str, int], loss: Loss, parts: tuple[dict[str, Any], list[str]], batch_norm: str
+) -> GraphModel:
     """The graph, whose tensors are the module's by name and value."""
     trained, fixed = parts
     aliases = _aliases(module)
@@ -151,7 +178,8 @@ def _imported(module: Any, call: Mapping[str, Any], axes: Mapping[str, int], los
         "tied": [*trained, *aliases],
         "names": aliases,
         "constants": [*fixed, *(name for name, own in aliases.items() if own in fixed)],
-        "parameters": [*trained, *aliases],
+        "parameters": [*(name for name, value in trained.items() if value.requires_grad), *aliases],
+        "batch_norm": batch_norm,
     }
     file = _exported(module, call, axes)
     model = imported(file, loss, options(**given), check=False)
@@ -208,8 +236,11 @@ def _exported(module: Any, call: Mapping[str, Any], axes: Mapping[str, int]) -> 
         log.setLevel(level)
 
 
-def _compare(torch: Any, module: Any, call: Mapping[str, Any], model: GraphModel, trained: Mapping[str, Any]) -> None:
-    """Compares output and gradients of the graph, which has the module's present values, with those of PyTorch.
+def _compare(
+    torch: Any, module: Any, call: Mapping[str, Any], model: GraphModel, trained: Mapping[str, Any], norms: Mapping[str, Any]
+) -> None:
+    """Compares output and gradients of the graph, which has the module's present values, with those of PyTorch. ``norms`` normalize by the
+    batch for the gradients.
 
     :raises ModelError: if they differ.
     """
@@ -222,13 +253,33 @@ def _compare(torch: Any, module: Any, call: Mapping[str, Any], model: GraphModel
         raise ModelError(f"the graph's output has the shape {found.shape}, and the module's {expected.shape}")
     _check("output", found, expected, _OUTPUT, 0.0)
     weights = torch.empty(output.shape).uniform_(-1, 1, generator=torch.Generator().manual_seed(_SEED))
-    total = (output * weights.to(output.device)).sum()
-    given = torch.autograd.grad(total, list(trained.values()), allow_unused=True)
+    with _by_batch(torch, norms):
+        output = _first(torch, module(**call)) if norms else output
+        total = (output * weights.to(output.device)).sum()
+        given = torch.autograd.grad(total, list(trained.values()), allow_unused=True)
     gradients = {name: _array(torch.zeros_like(trained[name]) if value is None else value) for name, value in zip(trained, given)}
+    # Running statistics have no gradient.
+    gradients.update({name: 0.0 * value for name, value in model.tensors.items() if name not in trained})
     largest = max(float(abs(value).max(initial=0.0)) for value in gradients.values())
     for name, own in model._gradient(flat, fed, _array(weights)).items():
         # A gradient of zero has the rounding of the sums that it is the rest of.
         _check(f"gradient of {name!r}", own, gradients[name], _GRADIENT, 0.01 * largest)
+
+
+@contextlib.contextmanager
+def _by_batch(torch: Any, norms: Mapping[str, Any]) -> Iterator[None]:
+    """Batch normalizations in training, and their buffers as before afterwards."""
+    before = [(value, value.clone()) for part in norms.values() for value in part.buffers(recurse=False)]
+    for part in norms.values():
+        part.training = True
+    try:
+        yield
+    finally:
+        for part in norms.values():
+            part.training = False
+        with torch.no_grad():
+            for value, old in before:
+                value.copy_(old)
 
 
 def _check(what: str, found: np.ndarray, expected: np.ndarray, most: float, least: float) -> None:
@@ -248,11 +299,11 @@ def _first(torch: Any, output: Any) -> Any:
     return output
 
 
-def _notes(torch: Any, module: Any) -> list[str]:
+def _notes(torch: Any, module: Any, norms: Mapping[str, Any]) -> list[str]:
     """What trains otherwise than in PyTorch."""
     said = []
     for name, part in module.named_modules():
-        if isinstance(part, torch.nn.modules.batchnorm._BatchNorm):
+        if isinstance(part, torch.nn.modules.batchnorm._BatchNorm) and name not in norms:
             said.append(f"{name!r} uses its running statistics, which do not change in training; its scale and bias train")
         # Of a dropout the probability is `p`; attention and recurrent layers have it as `dropout`.
         rate = getattr(part, "p", 0.0) if isinstance(part, torch.nn.modules.dropout._DropoutNd) else getattr(part, "dropout", 0.0)

@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 
 /// A file locked by this process until dropped. A forked child shares the lock, and would keep it as long as it has the file open. So
 /// the process with the lock releases it explicitly, and a child that drops its copy does not.
-pub(super) struct LockedFile {
+pub(crate) struct LockedFile {
     file: File,
     process: u32,
 }
@@ -15,7 +15,7 @@ impl LockedFile {
     ///
     /// # Errors
     /// [`TryLockError::WouldBlock`] if another process holds it, or another handle of this one.
-    pub(super) fn lock(file: File) -> Result<Self, TryLockError> {
+    pub(crate) fn lock(file: File) -> Result<Self, TryLockError> {
         file.try_lock()?;
         Ok(Self { file, process: std::process::id() })
     }

@@ -21,7 +21,7 @@ mod file;
 mod files;
 mod generation;
 mod key;
-mod locked;
+pub(crate) mod locked;
 mod sealed;
 
 pub use file::FileJournal;

@@ -213,7 +213,7 @@ mod tests {
         let mut loss = |model: &Parameters| {
             let metrics = trainer.evaluate(model, &job).unwrap();
             let names: Vec<_> = metrics.iter().map(|(name, metric)| (&name[..], metric.count)).collect();
-            assert_eq!(names, [("loss", 15), ("rmse", 15), ("mae", 15)]);
+            assert_eq!(names, [("loss", 15), ("rmse", 15), ("mae", 15), ("r2", 15)]);
             metrics[0].1.value
         };
         let (before, after) = (loss(&start), loss(&trained.parameters));

@@ -109,7 +109,8 @@ pub(crate) fn judge(error: TrainError) -> TrainerError {
         | TrainError::Config(_)
         | TrainError::OtherModel { .. }
         | TrainError::Graph(_)
-        | TrainError::Memory { .. } => TrainerError::refused(error),
+        | TrainError::Memory { .. }
+        | TrainError::BatchMemory { .. } => TrainerError::refused(error),
         #[cfg(feature = "candle")]
         TrainError::OtherTensors(_)
         | TrainError::NoGradient { .. }

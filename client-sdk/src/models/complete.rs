@@ -1,15 +1,15 @@
 //! Completes a task that names an architecture: the sizes that follow from its table, and the tensors.
 
 use serde_json::Value;
-use task_spec::{ModelSpec, TensorDeclaration};
+use task_spec::{BatchNorm, ModelSpec, TensorDeclaration, matches_pattern};
 
-use super::{Architecture, ArchitectureError, InputKind};
+use super::{Architecture, ArchitectureError, of_table};
 
 /// A key of a task that cannot be completed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field} {detail}")]
 pub struct Incomplete {
-    /// Path of the key: `model.architecture` or `model.tensors`.
+    /// Path of the key: `model.architecture`, `model.loss` or `model.tensors`.
     pub field: &'static str,
     /// What is wrong with it.
     pub detail: String,
@@ -17,8 +17,9 @@ pub struct Incomplete {
 
 const ARCHITECTURE: &str = "model.architecture";
 
-/// Completes the sizes of `model.architecture` from the columns of `model.table`, and `model.tensors` from `model.architecture`. Tensors
-/// that are written down stay; for an architecture that this build does not know, the tensors must be given.
+/// Completes the sizes of `model.architecture` from the columns and the label of `model.table` and from `model.loss`,
+/// `model.tensors` from `model.architecture`, and `model.personal` by running statistics that `model.batch_norm` keeps
+/// local. Tensors that are written down stay; for an architecture that this build does not know, the tensors must be given.
 ///
 /// # Errors
 /// [`Incomplete`]
@@ -33,14 +34,21 @@ pub fn complete(model: &mut ModelSpec) -> Result<(), Incomplete> {
     if !known && !model.tensors.is_empty() {
         return Ok(());
     }
-    let table = model.table.as_ref().filter(|_| has_sizes);
-    if let Some((table, classes)) = table.and_then(|table| Some((table, table.classes()?))) {
-        let fitting = sized(Some(value), &kind, InputKind::Features(table.width()), classes);
+    if let Some(table) = model.table.as_ref().filter(|table| has_sizes && table.label.is_some()) {
+        let fitting = of_table::fitting(value, &kind, table, model.loss.take());
         let fitting = fitting.map_err(|why| wrong(format!("does not fit model.table: {why}")))?;
         *value = serde_json::to_value(fitting).map_err(|error| wrong(error.to_string()))?;
     }
+    if model.loss.is_some() {
+        let detail =
+            "needs model.graph, or a `linear` or `mlp` with model.table: the ready models minimize cross-entropy";
+        return Err(Incomplete { field: "model.loss", detail: detail.to_owned() });
+    }
     let architecture: Architecture = serde_json::from_value(value.clone()).map_err(|error| wrong(error.to_string()))?;
     let tensors = declarations(&architecture).map_err(|error| wrong(error.to_string()))?;
+    if let (Architecture::Graph(graph), Some(BatchNorm::Local)) = (&architecture, model.batch_norm) {
+        keep_local(graph.graph(), &mut model.personal);
+    }
     if model.tensors.is_empty() {
         model.tensors = tensors;
         return Ok(());
@@ -52,6 +60,32 @@ pub fn complete(model: &mut ModelSpec) -> Result<(), Incomplete> {
     } else {
         let detail = format!("are not those of the `{}` in {ARCHITECTURE}; leave them out", architecture.kind());
         Err(Incomplete { field: "model.tensors", detail })
+    }
+}
+
+/// Adds patterns of the running statistics to those of the tensors that stay local: PyTorch's names if they match nothing else,
+/// otherwise the name of each statistic.
+fn keep_local(graph: &::graph::Graph, personal: &mut Vec<String>) {
+    let statistics = graph.running_statistics();
+    if statistics.is_empty() {
+        return;
+    }
+    let is_any = |patterns: &[String], name: &str| patterns.iter().any(|pattern| matches_pattern(pattern, name));
+    let usual = ["*running_mean", "*running_var"].map(str::to_owned);
+    let mut tensors = graph.parameters.iter().enumerate();
+    if tensors.all(|(position, tensor)| is_any(&usual, &tensor.name) == statistics.contains(&position)) {
+        for pattern in usual {
+            if !personal.contains(&pattern) {
+                personal.push(pattern);
+            }
+        }
+        return;
+    }
+    for position in statistics {
+        let name = &graph.parameters[position].name;
+        if !is_any(personal, name) {
+            personal.push(name.clone());
+        }
     }
 }
 
@@ -68,8 +102,14 @@ pub fn complete_task(task: &mut Value) -> Result<(), Incomplete> {
     };
     complete(&mut model)?;
     let unwritable = |error: serde_json::Error| Incomplete { field: "model.tensors", detail: error.to_string() };
+    if model.loss.is_none() {
+        given.remove("loss");
+    }
     if let Some(architecture) = model.architecture {
         given.insert("architecture".to_owned(), architecture);
+    }
+    if !model.personal.is_empty() {
+        given.insert("personal".to_owned(), model.personal.into());
     }
     given.insert("tensors".to_owned(), serde_json::to_value(&model.tensors).map_err(unwritable)?);
     Ok(())
@@ -83,41 +123,6 @@ pub fn declarations(architecture: &Architecture) -> Result<Vec<TensorDeclaration
     // The layout bounds the number of parameters.
     architecture.layout()?;
     architecture.tensors()
-}
-
-/// The model for examples of this form: of the kind and sizes in `asked`, or else of the `usual` kind and the sizes that fit.
-///
-/// # Errors
-/// What the model takes that the examples are not.
-pub fn sized(asked: Option<&Value>, usual: &str, input: InputKind, classes: usize) -> Result<Architecture, String> {
-    let kind = asked.and_then(|asked| asked.get("kind")?.as_str()).unwrap_or(usual);
-    if let (Some(asked), "graph") = (asked, kind) {
-        return graph_for(asked, input, classes);
-    }
-    let classes = u32::try_from(classes).map_err(|_| format!("{classes} classes are too many for a model"))?;
-    let fitting = Architecture::fitting(kind, input, classes).map_err(|error| error.to_string())?;
-    let Some(asked) = asked.and_then(Value::as_object) else { return Ok(fitting) };
-    let mut sizes = serde_json::to_value(&fitting).map_err(|error| error.to_string())?;
-    sizes.as_object_mut().into_iter().for_each(|sizes| sizes.extend(asked.clone()));
-    let architecture: Architecture = serde_json::from_value(sizes).map_err(|error| error.to_string())?;
-    if (architecture.input(), architecture.classes()) != (fitting.input(), fitting.classes()) {
-        let sizes = serde_json::to_string(&fitting).unwrap_or_default();
-        return Err(format!("has other sizes than these data, which need {sizes}: leave inputs and classes out"));
-    }
-    Ok(architecture)
-}
-
-/// The graph of a task, if it takes these examples.
-fn graph_for(asked: &Value, input: InputKind, classes: usize) -> Result<Architecture, String> {
-    let graph: Architecture = serde_json::from_value(asked.clone()).map_err(|error| error.to_string())?;
-    if (graph.input(), graph.classes() as usize) == (input, classes) {
-        return Ok(graph);
-    }
-    Err(format!(
-        "is a graph for {:?} with {} classes; these data are {input:?} with {classes}",
-        graph.input(),
-        graph.classes()
-    ))
 }
 
 #[cfg(test)]
@@ -137,6 +142,42 @@ mod tests {
         let once = task.clone();
         complete_task(&mut task).unwrap();
         assert_eq!(task, once, "a complete task stays as it is");
+    }
+
+    /// A task whose graph normalizes by the batch, with these names of the running statistics and of the bias.
+    fn normalized(names: [&str; 3], stated: &str) -> Value {
+        let [mean, variance, bias] = names;
+        let shapes = [("w", vec![2, 3]), ("scale", vec![3]), (bias, vec![3]), (mean, vec![3]), (variance, vec![3])];
+        let tensors: Vec<_> = shapes.iter().map(|(name, shape)| json!({ "name": name, "shape": shape })).collect();
+        let norm = json!({ "batch_norm": { "epsilon": 1e-5, "momentum": 0.1 } });
+        let graph = json!({
+            "version": 2,
+            "inputs": [{ "name": "x", "element": "f32", "shape": [{ "factor": 1, "batch": 1 }, { "offset": 2 }] }],
+            "parameters": tensors,
+            "nodes": [{ "do": "mat_mul", "of": [0, 1] }, { "do": norm, "of": [6, 2, 3, 4, 5] }],
+            "outputs": [{ "name": "y", "value": 7 }],
+        });
+        let architecture = json!({ "kind": "graph", "graph": graph, "loss": { "kind": "cross_entropy" } });
+        json!({ "model": { "architecture": architecture, "batch_norm": stated, "personal": ["w"] } })
+    }
+
+    #[test]
+    fn local_statistics_become_personal() {
+        let personal = |names: [&str; 3], stated: &str| {
+            let mut task = normalized(names, stated);
+            complete_task(&mut task).unwrap();
+            let once = task.clone();
+            complete_task(&mut task).unwrap();
+            assert_eq!(task, once);
+            assert_eq!(task["model"]["tensors"][4]["init"], "ones");
+            task["model"]["personal"].clone()
+        };
+        let usual = ["bn.running_mean", "bn.running_var", "bn.bias"];
+        assert_eq!(personal(usual, "local"), json!(["w", "*running_mean", "*running_var"]));
+        assert_eq!(personal(usual, "averaged"), json!(["w"]));
+        // A pattern would match a tensor that is shared.
+        let others = ["mean", "bn.running_var", "my_running_mean"];
+        assert_eq!(personal(others, "local"), json!(["w", "mean", "bn.running_var"]));
     }
 
     #[test]

@@ -4,6 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use graph::{Arithmetic, Element, GraphModel, Loss, Operation, Point, Size, ValueId};
+use learning::checkpoint::{self, CheckpointError};
+use learning::contribution::scaffold;
+use learning::{Layout, Parameters};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use task_spec::{Initial, TensorDeclaration};
 
@@ -17,11 +20,12 @@ pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
     GraphModel::deserialize(deserializer).map(Arc::new)
 }
 
-/// The parameters in order. Without a given model, scales of normalizations start at 1, other vectors at 0, and the others
-/// are drawn as PyTorch draws the weights of layers.
+/// The parameters in order. Without a given model, scales and running variances of normalizations start at 1, other vectors
+/// at 0, and the others are drawn as PyTorch draws the weights of layers.
 pub(super) fn tensors(model: &GraphModel) -> Vec<TensorDeclaration> {
     let graph = model.graph();
-    let is_scale = |position: usize| scales(graph, graph.parameter(position));
+    let variances: BTreeSet<usize> = graph.batch_statistics().iter().map(|layer| layer.variance).collect();
+    let is_scale = |position: usize| variances.contains(&position) || scales(graph, graph.parameter(position));
     let declare = |(position, parameter): (usize, &graph::Parameter)| {
         let shape = &parameter.shape;
         match shape[..] {
@@ -34,6 +38,36 @@ pub(super) fn tensors(model: &GraphModel) -> Vec<TensorDeclaration> {
         }
     };
     graph.parameters.iter().enumerate().map(declare).collect()
+}
+
+/// The parameters in a published file, with the initial running statistics if the file has none.
+///
+/// # Errors
+/// Any [`CheckpointError`].
+pub(super) fn read_published(
+    model: &GraphModel,
+    file: &[u8],
+    layout: &Arc<Layout>,
+) -> Result<Parameters, CheckpointError> {
+    let statistics = model.graph().running_statistics();
+    let found = checkpoint::read_layout(file)?;
+    let tensors = || layout.tensors().iter().enumerate();
+    let is_given =
+        tensors().any(|(position, tensor)| statistics.contains(&position) && found.find(&tensor.name).is_some());
+    if statistics.is_empty() || is_given {
+        return scaffold::read_model(file, layout);
+    }
+    let shared = tensors().filter(|(position, _)| !statistics.contains(position)).map(|(_, tensor)| tensor.clone());
+    let shared = scaffold::read_model(file, &Arc::new(Layout::new(shared.collect())?))?;
+    let mut whole = Parameters::zeros(Arc::clone(layout));
+    for variance in model.graph().batch_statistics().iter().map(|layer| layer.variance) {
+        whole.values_mut()[layout.range(variance)].fill(1.0);
+    }
+    let given = tensors().filter(|(position, _)| !statistics.contains(position));
+    for (number, (position, _)) in given.enumerate() {
+        whole.values_mut()[layout.range(position)].copy_from_slice(shared.tensor(number));
+    }
+    Ok(whole)
 }
 
 /// Whether a value is the scale of a normalization, or a factor, also in another shape.

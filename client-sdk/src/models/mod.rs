@@ -6,6 +6,8 @@
 
 use std::sync::Arc;
 
+use learning::checkpoint::CheckpointError;
+use learning::contribution::scaffold;
 use learning::{Layout, Parameters, TensorSpec};
 use serde::{Deserialize, Serialize};
 use task_spec::TensorDeclaration;
@@ -17,14 +19,17 @@ pub mod gru;
 mod layers;
 pub mod linear;
 pub mod mlp;
+mod of_table;
+mod sizes;
 
 pub use ::graph::{GraphModel, Loss};
 pub use cnn::Cnn;
-pub use complete::{Incomplete, complete, complete_task, declarations, sized};
+pub use complete::{Incomplete, complete, complete_task, declarations};
 pub use gru::Gru;
 pub use layers::{ArchitectureError, InputKind, MAX_SIZE, ModelDefaults};
 pub use linear::Linear;
 pub use mlp::Mlp;
+pub use sizes::sized;
 
 /// A model by kind and sizes, for example `{"kind": "mlp", "inputs": 784, "hidden": [200], "classes": 10}`. Omitted
 /// sizes take their defaults; unknown keys are rejected.
@@ -140,6 +145,18 @@ impl Architecture {
         let initial = learning::initialize(layout, &self.tensors()?, seed);
         // These initializers name the layout's tensors and have finite bounds.
         Ok(initial.unwrap_or_else(|error| unreachable!("{error}")))
+    }
+
+    /// The parameters in a published file of this model, whose tensors are `layout`, with or without control variates.
+    /// Running statistics that a graph's task keeps on devices are absent there, and start as declared.
+    ///
+    /// # Errors
+    /// Any [`CheckpointError`].
+    pub fn read_published(&self, file: &[u8], layout: &Arc<Layout>) -> Result<Parameters, CheckpointError> {
+        match self {
+            Self::Linear(_) | Self::Mlp(_) | Self::Cnn(_) | Self::Gru(_) => scaffold::read_model(file, layout),
+            Self::Graph(model) => graph::read_published(model, file, layout),
+        }
     }
 
     #[must_use]

@@ -28,15 +28,15 @@ use super::journal::refusals::{Refusal, Refusals};
 use super::journal::round_end::{LeaveReason, RoundEnd};
 use super::journal::session::{Session, SessionError};
 pub use super::journal::settings::{Saved, Settings};
-use super::journal::snapshot::{self, IdentityRecord, RoundRecord, RoundState, TrainingRecord};
+use super::journal::snapshot::{self, RoundRecord, RoundState, TrainingRecord};
 use super::journal::traffic::{DataUse, TrafficLedger};
 use super::model::kept_models::KeptModels;
 pub use super::model::last_version::LastVersion;
 pub use super::model::model_file::ModelFile;
 pub use super::states::action::{Action, Input};
-use super::states::core::{Core, is_unused};
+use super::states::core::Core;
+use super::states::joining::origin::Origin;
 use super::states::joining::renew;
-use super::states::joining::replaced::is_of_another_authority;
 use super::states::state::{
     AwaitDelivery, CheckIn, Complain, Enroll, Fetch, LoadLocal, MessageUpload, Opening, OpeningPhase, Renew, Sending,
     Share, State, Train,
@@ -74,34 +74,8 @@ impl Machine {
         entropy: [u8; 32],
         secrets: Secrets,
     ) -> Result<Self, ParticipantError> {
-        let record = saved.identity.as_ref().map(|record| IdentityRecord::decode(record)).transpose()?;
-        let is_new = record.is_none();
-        let (key, certified, token_sha256) = match record {
-            Some(record) => (record.key, record.certified, record.token_sha256),
-            None if token.is_some() => (Arc::new(fresh_key()?), None, None),
-            None => return Err(ParticipantError::NotEnrolled),
-        };
-        let identity = certified.map(|certified| Arc::new(Identity { key: Arc::clone(&key), certified }));
-        let found = settings.certificates.other_than(identity.as_deref(), &settings.members);
-        let (identity, replaced): (Option<Arc<Identity>>, _) = match identity {
-            Some(identity) if is_of_another_authority(&identity, &settings.members) => (None, Some(identity)),
-            identity => (identity, None),
-        };
-        let (pre_issued_certificate, bad) = match found {
-            Ok(given) => (given, None),
-            // The app's files may be incomplete. The identity in the journal is valid without them.
-            Err(error) if identity.is_some() => (None, Some(Renew::bad(&error))),
-            Err(error) => return Err(ParticipantError::PreIssuedCertificate(error)),
-        };
-        if let Some(Identity { certified, .. }) = replaced.as_deref() {
-            let lacks_certificate = settings.certificates.are_pre_issued() && pre_issued_certificate.is_none();
-            if lacks_certificate || !is_unused(token.as_ref(), token_sha256) {
-                return Err(ParticipantError::AuthorityReplaced { participant: certified.participant });
-            }
-        }
-        let next = saved.next_key.as_ref().map(|record| IdentityRecord::decode(record)).transpose()?;
-        let is_other = |next: &Arc<SigningKey>| next.expose_pkcs8() != key.expose_pkcs8();
-        let next_key = next.map(|record| record.key).filter(is_other);
+        let Origin { key, next_key, token_sha256, identity, replaced, pre_issued_certificate, bad, is_new } =
+            Origin::find(&settings, token.as_ref(), saved, &mut fresh_key)?;
         let round = saved.round.as_ref().map(|record| RoundRecord::decode(record)).transpose()?;
         if identity.is_none() && token.is_none() {
             return Err(ParticipantError::NotEnrolled);
@@ -115,14 +89,10 @@ impl Machine {
         let unfinished = saved.training.as_ref().map(|record| TrainingRecord::decode(record)).transpose()?.flatten();
         let ahead = Ahead::restore(saved.update.as_deref().map(Vec::as_slice))?;
         let (round, released) = round.map(|record| (record.state, record.released)).unzip();
-        let lowered = settings.security.lowered().into_iter().map(|floor| Event::Lowered { floor });
         let look_again = bad.is_some();
-        let events = lowered
-            .chain(bad)
-            .chain(shown.contradictions().map(|(task, pair)| Event::equivocation(task, pair)))
-            .collect();
-        let retry_most = settings.retry.most;
+        let events = first_events(&settings, bad, &shown);
         let mut core = Core {
+            retry_most: settings.retry.most,
             settings,
             key,
             next_key,
@@ -162,30 +132,13 @@ impl Machine {
             attributes: Attributes::new(),
             next_renewal: if look_again { renew::PAUSE } else { Duration::ZERO },
             round_trip: Duration::ZERO,
-            retry_most,
             is_told: false,
             rng: ChaCha20Rng::from_seed(entropy),
             secrets,
             events,
         };
-        let state = match (&core.identity, round) {
-            (None, _) if is_new && core.pre_issued_certificate.is_none() => {
-                core.save_identity(State::Enroll(Enroll::default()))
-            }
-            // Also for its state of a round, which is left once it has enrolled again.
-            (identity, Some(round)) if identity.is_some() || core.replaced.is_some() => State::resume(&mut core, round)
-                .unwrap_or_else(|error| {
-                    // The record was checked when it was read, so this state cannot occur.
-                    State::Finished(Err(JournalError::corrupt(snapshot::ROUND, error).into()))
-                }),
-            (None, _) => State::Enroll(Enroll::default()),
-            (Some(_), _) => State::CheckIn(CheckIn::default()),
-        };
-        // With a new certificate and a token for it the previous one may have expired.
-        let comes_back = core.pre_issued_certificate.is_some() && core.may_come_back();
-        let state = if comes_back { State::Enroll(Enroll::default()) } else { core.under_new_authority(state) };
-        let state = if left_batch { core.save_batch(state) } else { state };
-        Ok(Self { core, state })
+        let state = first_state(&mut core, is_new, round);
+        Ok(Self { state: if left_batch { core.save_batch(state) } else { state }, core })
     }
 
     /// Processes an input and returns the next action.
@@ -300,6 +253,33 @@ impl Machine {
     pub fn take_events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.core.events)
     }
+}
+
+/// The events of the start: lowered floors, an unusable certificate, and contradictions of the coordinator.
+fn first_events(settings: &Settings, bad: Option<Event>, shown: &Shown) -> Vec<Event> {
+    let lowered = settings.security.lowered().into_iter().map(|floor| Event::Lowered { floor });
+    let contradictions = shown.contradictions().map(|(task, pair)| Event::equivocation(task, pair));
+    lowered.chain(bad).chain(contradictions).collect()
+}
+
+/// The state before the first input.
+fn first_state(core: &mut Core, is_new: bool, round: Option<RoundState>) -> State {
+    let state = match (&core.identity, round) {
+        (None, _) if is_new && core.pre_issued_certificate.is_none() => {
+            core.save_identity(State::Enroll(Enroll::default()))
+        }
+        // Also for its state of a round, which is left once it has enrolled again.
+        (identity, Some(round)) if identity.is_some() || core.replaced.is_some() => State::resume(core, round)
+            .unwrap_or_else(|error| {
+                // The record was checked when it was read, so this state cannot occur.
+                State::Finished(Err(JournalError::corrupt(snapshot::ROUND, error).into()))
+            }),
+        (None, _) => State::Enroll(Enroll::default()),
+        (Some(_), _) => State::CheckIn(CheckIn::default()),
+    };
+    // With a new certificate and a token for it the previous one may have expired.
+    let comes_back = core.pre_issued_certificate.is_some() && core.may_come_back();
+    if comes_back { State::Enroll(Enroll::default()) } else { core.under_new_authority(state) }
 }
 
 impl State {

@@ -95,6 +95,7 @@ mod tests {
             architecture: None,
             graph: None,
             loss: None,
+            batch_norm: None,
             table: None,
             tensors: vec![tensor("base", 3), tensor("head", 2)],
             personal: vec!["head*".into()],

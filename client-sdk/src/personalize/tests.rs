@@ -81,6 +81,7 @@ fn model(personal: &[&str]) -> ModelSpec {
         architecture: None,
         graph: None,
         loss: None,
+        batch_norm: None,
         table: None,
         tensors: vec![tensor("body", &[1, 2]), tensor("norm", &[1]), tensor("head", &[1])],
         personal: personal.iter().map(|&pattern| pattern.into()).collect(),

@@ -45,8 +45,8 @@ pub(crate) enum PrivacyRefusal {
     #[error("this participant was in the task's tree before, and the promise of a tree is for whoever is in it once")]
     Tree,
     #[error(
-        "this participant took part in round {last}; the promise of the task's banded matrix is for participations that are \
-         {separation} rounds apart at least, and this is round {round}"
+        "this participant took part in round {last}; the task's promise is for participations that are {separation} rounds apart \
+         at least, and this is round {round}"
     )]
     TooSoon { last: u64, round: u64, separation: u32 },
     #[error(

@@ -1,5 +1,6 @@
 //! A task's promise to its participants.
 
+use learning::privacy::PlanRequest;
 use recipe::device::PrivateRound;
 use serde::{Deserialize, Serialize};
 use task_spec::{PrivacyMechanism, PrivacyView};
@@ -15,18 +16,18 @@ pub(crate) struct Promise {
     pub(crate) rounds: u32,
     /// The task's budget on epsilon, if meant for observers with knowledge of the members.
     pub(crate) epsilon: Option<f64>,
-    /// With a banded matrix: limits on one participant's participations.
+    /// With a banded matrix or counted participations: limits on one participant's participations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) participations: Option<Participations>,
 }
 
-/// Limits on one participant's participations, for noise correlated along a banded matrix.
+/// Limits on one participant's participations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Participations {
     /// Maximum number of rounds.
     pub(crate) most: u32,
-    /// Minimum distance between two of them, in rounds: the number of bands of the matrix.
+    /// Minimum distance between two of them, in rounds: the number of bands of a matrix.
     pub(crate) separation: u32,
 }
 
@@ -42,10 +43,25 @@ impl Promise {
             delta: quantizer.request.delta,
             rounds: quantizer.request.rounds,
             epsilon: spec.epsilon.filter(|_| is_ours),
-            participations: (spec.mechanism == PrivacyMechanism::BandedMatrix).then(|| Participations {
-                most: quantizer.request.participations.unwrap_or(quantizer.request.rounds),
-                separation: quantizer.request.bands(),
-            }),
+            participations: Participations::of(&quantizer.request),
+        }
+    }
+}
+
+impl Participations {
+    /// The limits that the charge for a round relies on, if any.
+    fn of(request: &PlanRequest) -> Option<Self> {
+        match request.mechanism {
+            PrivacyMechanism::BandedMatrix => {
+                Some(Self { most: request.participations.unwrap_or(request.rounds), separation: request.bands() })
+            }
+            PrivacyMechanism::DistributedDiscreteGaussian | PrivacyMechanism::DistributedSkellam => {
+                Some(Self { most: request.participations?, separation: request.separation.unwrap_or(1) })
+            }
+            PrivacyMechanism::None
+            | PrivacyMechanism::CentralGaussian
+            | PrivacyMechanism::Tree
+            | PrivacyMechanism::Local => None,
         }
     }
 }

@@ -46,6 +46,7 @@ pub use self::program::{Program, Starts, WrongProgram};
 use self::watch::{End, Watch};
 use crate::clock::{Clock, SystemClock};
 use crate::journal::disk::make_private_folder;
+use crate::journal::locked::LockedFile;
 use crate::trainer::{REACH, Trained, Trainer, TrainerError, TrainingJob};
 
 /// The program's exit status for a job without participation of its site.
@@ -58,13 +59,13 @@ pub struct ProcessTrainer {
     program: Program,
     /// Of all jobs.
     folder: PathBuf,
-    /// Held as long as this trainer lives.
-    _lock: File,
     /// A program that waits for the next job.
     stays: Option<Process>,
     examples: u64,
     clock: Arc<dyn Clock>,
     tell: Box<dyn FnMut(&ProgramEvent) + Send>,
+    /// The lock of the folder, released after all else has ended.
+    _lock: LockedFile,
 }
 
 impl ProcessTrainer {
@@ -77,8 +78,7 @@ impl ProcessTrainer {
         program.check().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         make_private_folder(folder)?;
         let folder = folder.canonicalize()?;
-        let lock = File::create(folder.join("lock"))?;
-        lock.try_lock().map_err(|error| match error {
+        let lock = LockedFile::lock(File::create(folder.join("lock"))?).map_err(|error| match error {
             TryLockError::WouldBlock => {
                 io::Error::new(io::ErrorKind::WouldBlock, format!("another trainer works in {}", folder.display()))
             }
@@ -88,7 +88,7 @@ impl ProcessTrainer {
             strays::end_all(&folder)?;
         }
         let clock = Arc::new(SystemClock::new());
-        Ok(Self { program, folder, _lock: lock, stays: None, examples, clock, tell: Box::new(|_| {}) })
+        Ok(Self { program, folder, stays: None, examples, clock, tell: Box::new(|_| {}), _lock: lock })
     }
 
     /// Sets a callback for the program's events. Called on the trainer's thread.

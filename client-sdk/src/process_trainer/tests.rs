@@ -381,8 +381,8 @@ fn a_pause_and_a_kill_lose_what_is_not_in_the_checkpoint_alone() {
     let site = Site::new();
     let step = r#"echo x >>"$TRIBUTARY_JOB/checkpoint/steps"; "#;
     let steps = site.work().join("train-3-1/checkpoint/steps");
-    *site.kept.pauses_at.lock().unwrap() = Some(steps.clone());
-    let slow = Program::new(line(&[step, "trap 'exit 1' TERM; sleep 1000 & wait"]));
+    *site.kept.pauses_at.lock().unwrap() = Some(site.work().join("train-3-1/begun"));
+    let slow = Program::new(line(&[step, r#": >"$TRIBUTARY_JOB/begun"; trap 'exit 1' TERM; sleep 1000 & wait"#]));
     let told = site.trainer(slow).train(&w(), &site.job).unwrap_err();
     assert!(matches!(told, TrainerError::Paused), "{told}");
     *site.kept.pauses_at.lock().unwrap() = None;
@@ -416,9 +416,13 @@ fn progress_is_told() {
 #[test]
 fn one_trainer_works_in_a_folder() {
     let site = Site::new();
-    let _first = site.trainer(Program::new("true"));
+    let first = site.trainer(Program::new("true"));
+    // Stands for the copy in a child process that another thread has forked.
+    let _inherited = first._lock.try_clone().unwrap();
     let told = ProcessTrainer::open(Program::new("true"), &site.work(), 1).err().unwrap();
     assert!(told.to_string().contains("another trainer works in"), "{told}");
+    drop(first);
+    ProcessTrainer::open(Program::new("true"), &site.work(), 1).unwrap();
 }
 
 /// Run with `--run-ignored only`, in a release build: the overhead of a job at ten million parameters.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use learning::{Adapters, MetricValue, Parameters, Table};
 
+use super::jobs::asking::trainer_that_asks;
 use super::jobs::constraints::{Capabilities, JobConstraints};
 use super::jobs::job::{Answer, Answered, Job, PAUSE_GRACE, no_model, rests};
 use crate::trainer::{Constraints, Trained, Trainer, TrainerError, TrainingJob};
@@ -32,7 +33,7 @@ impl<F: FnMut(Job) + Send> CallbackTrainer<F> {
         Self { capabilities, ..self }
     }
 
-    fn call(
+    fn ask(
         &mut self,
         parameters: &Parameters,
         job: &TrainingJob,
@@ -50,54 +51,10 @@ impl<F: FnMut(Job) + Send> CallbackTrainer<F> {
 }
 
 impl<F: FnMut(Job) + Send> Trainer for CallbackTrainer<F> {
-    fn train(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Trained, TrainerError> {
-        self.call(model, job, JobConstraints::Free)?.trained()
-    }
-
-    fn train_within(
-        &mut self,
-        model: &Parameters,
-        job: &TrainingJob,
-        constraints: Constraints<'_>,
-    ) -> Result<Trained, TrainerError> {
-        let constraints = self.capabilities.manner_within(constraints)?;
-        self.call(model, job, constraints)?.trained()
-    }
-
-    fn train_adapters(
-        &mut self,
-        base: &Parameters,
-        start: &Parameters,
-        job: &TrainingJob,
-        adapters: &Adapters,
-    ) -> Result<Trained, TrainerError> {
-        let constraints = self.capabilities.manner_of_adapters(base, adapters)?;
-        self.call(start, job, constraints)?.trained()
-    }
-
-    fn base_model(&mut self, job: &TrainingJob) -> Result<Parameters, TrainerError> {
-        self.capabilities.base_model(job)
-    }
-
-    fn table(&mut self, job: &TrainingJob) -> Result<Cow<'_, Table>, TrainerError> {
-        let constraints = self.capabilities.manner_of_analysis(job)?;
-        self.call(&no_model(), job, constraints)?.rows().map(Cow::Owned)
-    }
-
-    fn evaluate(&mut self, _: &Parameters, _: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError> {
-        Ok(Vec::new())
-    }
+    trainer_that_asks!();
 
     fn examples(&self) -> u64 {
         self.examples
-    }
-
-    fn pause_grace(&self) -> Duration {
-        PAUSE_GRACE
-    }
-
-    fn measures_as_it_trains(&self) -> bool {
-        true
     }
 }
 

@@ -212,7 +212,8 @@ impl Options {
 
     fn with_journal(mut self, journal: FileJournal) -> Builder {
         let attributes = std::mem::take(&mut self.attributes);
-        let mut builder = Participant::builder()
+        let token = self.token.take().map(Zeroizing::new);
+        let builder = Participant::builder()
             .server(std::mem::take(&mut self.server))
             .journal(journal)
             .labels(std::mem::take(&mut self.labels))
@@ -221,46 +222,23 @@ impl Options {
             .accepted_graphs(std::mem::take(&mut self.accepted_graphs))
             .secure_aggregation(self.secure_aggregation)
             .privacy(self.privacy)
-            .seed(self.seed);
-        if let Some(token) = self.token.take().map(Zeroizing::new) {
-            builder = builder.enrollment_token(token.as_str());
-        }
-        if let Some(pem) = self.ca_pem.take() {
-            builder = builder.ca_pem(pem);
-        }
-        if let Some(pem) = self.members_ca_pem.take() {
-            builder = builder.members_ca_pem(pem);
-        }
+            .seed(self.seed)
+            .given(token, |builder, token| builder.enrollment_token(token.as_str()))
+            .given(self.ca_pem.take(), Builder::ca_pem)
+            .given(self.members_ca_pem.take(), Builder::members_ca_pem)
+            .given(self.name.take(), Builder::name)
+            .given(self.task.take(), Builder::task)
+            .given(self.max_model_bytes, Builder::max_model_bytes)
+            .given(self.device_conditions, |builder, policy| builder.device_conditions(policy, DeviceState::default))
+            .given(self.checkpoint_every_ms.map(Duration::from_millis), Builder::checkpoint_every)
+            .given(self.training_slice_ms.map(Duration::from_millis), Builder::training_slice)
+            .given(self.keep_models, Builder::keep_models);
         #[cfg(feature = "https")]
-        {
-            builder = builder.proxy(std::mem::take(&mut self.proxy));
-        }
-        #[cfg(feature = "https")]
-        if self.signed_requests {
-            let roots = self.balancer_ca_pem.take().map_or(ServerRoots::Device, ServerRoots::Pem);
-            builder = builder.signed_requests(roots);
-        }
-        if let Some(name) = self.name.take() {
-            builder = builder.name(name);
-        }
-        if let Some(task) = self.task.take() {
-            builder = builder.task(task);
-        }
-        if let Some(bytes) = self.max_model_bytes {
-            builder = builder.max_model_bytes(bytes);
-        }
-        if let Some(policy) = self.device_conditions {
-            builder = builder.device_conditions(policy, DeviceState::default);
-        }
-        if let Some(interval) = self.checkpoint_every_ms.map(Duration::from_millis) {
-            builder = builder.checkpoint_every(interval);
-        }
-        if let Some(slice) = self.training_slice_ms.map(Duration::from_millis) {
-            builder = builder.training_slice(slice);
-        }
-        if let Some(keep) = self.keep_models {
-            builder = builder.keep_models(keep);
-        }
+        let builder = {
+            let roots = || self.balancer_ca_pem.take().map_or(ServerRoots::Device, ServerRoots::Pem);
+            let roots = self.signed_requests.then(roots);
+            builder.proxy(std::mem::take(&mut self.proxy)).given(roots, Builder::signed_requests)
+        };
         builder
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use learning::{Adapters, MetricValue, Parameters, Table};
 
+use super::jobs::asking::trainer_that_asks;
 use super::jobs::constraints::{Capabilities, JobConstraints};
 use super::jobs::job::{Answer, Answered, Job, PAUSE_GRACE, no_model, rests};
 use super::runner_message::{RunnerMessage, Switches};
@@ -30,7 +31,7 @@ impl QueueTrainer {
         Self { say, switches, capabilities }
     }
 
-    fn hand_over(
+    fn ask(
         &self,
         parameters: &Parameters,
         job: &TrainingJob,
@@ -64,52 +65,10 @@ impl QueueTrainer {
 }
 
 impl Trainer for QueueTrainer {
-    fn train(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Trained, TrainerError> {
-        self.hand_over(model, job, JobConstraints::Free)?.trained()
-    }
-
-    fn train_within(
-        &mut self,
-        model: &Parameters,
-        job: &TrainingJob,
-        constraints: Constraints<'_>,
-    ) -> Result<Trained, TrainerError> {
-        self.hand_over(model, job, self.capabilities.manner_within(constraints)?)?.trained()
-    }
-
-    fn train_adapters(
-        &mut self,
-        base: &Parameters,
-        start: &Parameters,
-        job: &TrainingJob,
-        adapters: &Adapters,
-    ) -> Result<Trained, TrainerError> {
-        self.hand_over(start, job, self.capabilities.manner_of_adapters(base, adapters)?)?.trained()
-    }
-
-    fn base_model(&mut self, job: &TrainingJob) -> Result<Parameters, TrainerError> {
-        self.capabilities.base_model(job)
-    }
-
-    fn table(&mut self, job: &TrainingJob) -> Result<Cow<'_, Table>, TrainerError> {
-        let constraints = self.capabilities.manner_of_analysis(job)?;
-        self.hand_over(&no_model(), job, constraints)?.rows().map(Cow::Owned)
-    }
-
-    fn evaluate(&mut self, _: &Parameters, _: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError> {
-        Ok(Vec::new())
-    }
+    trainer_that_asks!();
 
     fn examples(&self) -> u64 {
         self.switches.examples.load(Ordering::Relaxed)
-    }
-
-    fn pause_grace(&self) -> Duration {
-        PAUSE_GRACE
-    }
-
-    fn measures_as_it_trains(&self) -> bool {
-        true
     }
 }
 

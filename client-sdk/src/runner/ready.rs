@@ -1,6 +1,7 @@
 //! The ready models and graphs for apps in other languages: the app provides its examples, and the task names the model.
 
 use learning::{MetricValue, Parameters};
+use task_spec::PERSONAL_PREFIX;
 
 use super::jobs::constraints::JobConstraints;
 use super::jobs::update::UpdateError;
@@ -31,7 +32,8 @@ pub fn named(examples: NamedExamples, job: &TrainingJob) -> Result<Dataset, Trai
 
 /// Trains the job's ready model or graph on one core, by its plan and `constraints`, starting from `parameters`. With
 /// `held_out` examples, which must not be in `rows`, a job of the shared model also returns `loss` and, unless the model
-/// predicts numbers, `accuracy` of the initial model.
+/// predicts numbers, `accuracy` of the initial model. A job of the device's own model returns these of the trained model, as
+/// `personal_loss` and so on, if the task has such a metric.
 ///
 /// # Errors
 /// [`TrainerError::Paused`] if it saved a checkpoint and pauses: the job is issued again. Other errors if the examples
@@ -44,32 +46,41 @@ pub fn train_ready(
     constraints: &JobConstraints,
 ) -> Result<Trained, TrainerError> {
     let mut trainer = ModelTrainer::new(rows, held_out.unwrap_or_else(Dataset::none), Device::Cpu);
-    // Before training, so that rows that do not fit fail immediately. After a pause it is not repeated in each slice,
-    // but runs at the end.
-    let is_fresh = !job.checkpoints.has_state();
-    let mut measured = if is_fresh { measure(&mut trainer, parameters, job, constraints)? } else { Vec::new() };
-    let mut trained = constraints.train(&mut trainer, parameters, job)?;
-    if !is_fresh {
-        measured = measure(&mut trainer, parameters, job, constraints)?;
+    match job.purpose {
+        Purpose::Shared => {
+            // Before training, so that rows that do not fit fail immediately. After a pause it is not repeated in each
+            // slice, but runs at the end.
+            let is_fresh = !job.checkpoints.has_state();
+            let mut measured = if is_fresh { measure(&mut trainer, parameters, job, constraints)? } else { Vec::new() };
+            let mut trained = constraints.train(&mut trainer, parameters, job)?;
+            if !is_fresh {
+                measured = measure(&mut trainer, parameters, job, constraints)?;
+            }
+            trained.metrics.extend(measured);
+            Ok(trained)
+        }
+        Purpose::Own => {
+            let mut trained = constraints.train(&mut trainer, parameters, job)?;
+            if job.metrics.iter().any(|name| name.starts_with(PERSONAL_PREFIX)) {
+                let measured = measure(&mut trainer, &trained.parameters, job, constraints)?;
+                trained
+                    .metrics
+                    .extend(measured.into_iter().map(|(name, value)| (format!("{PERSONAL_PREFIX}{name}"), value)));
+            }
+            Ok(trained)
+        }
     }
-    trained.metrics.extend(measured);
-    Ok(trained)
 }
 
-/// Quality of the shared initial model on the trainer's held-out rows; `None` without rows or for another model.
+/// Metrics of a model on the trainer's held-out rows; none without rows.
 fn measure(
     trainer: &mut ModelTrainer,
     parameters: &Parameters,
     job: &TrainingJob,
     constraints: &JobConstraints,
 ) -> Result<Vec<(String, MetricValue)>, TrainerError> {
-    match job.purpose {
-        Purpose::Shared => {
-            let model = constraints.model(parameters).map_err(TrainerError::failed)?;
-            trainer.evaluate(&model, job)
-        }
-        Purpose::Own => Ok(Vec::new()),
-    }
+    let model = constraints.model(parameters).map_err(TrainerError::failed)?;
+    trainer.evaluate(&model, job)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! any device and with any model, and updates only the adapters.
 
 use learning::{Adapters, Parameters};
-use task_spec::{Precision, TrainingPlan};
+use task_spec::{LocalOptimizer, Precision, TrainingPlan};
 
 use super::adamw::AdamW;
 use super::batches::Batches;
@@ -10,7 +10,7 @@ use super::config::{Sgd, check as check_plan, narrow};
 use super::device::Device;
 use super::error::TrainError;
 use super::examples::Examples;
-use super::learner::{LearnerState, Score, StepResult};
+use super::learner::{Learner, LearnerState, Score, StepResult};
 use super::steering::{Steering, While};
 use super::{Stepper, Trained, check, chunk, learner, run, trained};
 use crate::models::Architecture;
@@ -54,13 +54,34 @@ pub(crate) fn train_adapters_steered(
     steering: &mut dyn Steering,
 ) -> Result<Trained, TrainError> {
     check(architecture, adapted.base, &examples)?;
+    if let Architecture::Graph(model) = architecture
+        && !model.graph().batch_statistics().is_empty()
+    {
+        return Err(TrainError::Constraints(
+            "adapters train on a frozen base, and the graph's batch normalizations train by the batch: import it with \
+             `--batch-norm frozen`",
+        ));
+    }
     let (interrupt, memory) = (steering.interrupt(), steering.memory());
+    let (passes, trains) = (of_passes(plan), adapted.adapters.adapted());
+    let mut made: Option<(usize, Box<dyn Learner + '_>)> = None;
     let mut gradient = |merged: &Parameters, chosen: &[usize]| {
-        let plan = &in_32_bits(plan);
         let batch = chunk(architecture, &examples, chosen.len(), memory)?;
-        let mut model = learner(architecture, merged, &examples, plan, device, batch)?;
-        model.interrupt_by(interrupt.clone());
-        model.gradient(&examples, chosen)
+        // A smaller last batch of an epoch needs no learner of its own.
+        let fits = |most: usize| most == batch || (batch < most && batch == chosen.len());
+        let (most, mut model) = match made.take() {
+            Some((most, model)) if fits(most) => (most, model),
+            Some(_) | None => {
+                let mut model = learner(architecture, adapted.base, &examples, &passes, device, batch)?;
+                model.train_only(&trains);
+                model.interrupt_by(interrupt.clone());
+                (batch, model)
+            }
+        };
+        model.set_values(merged.values())?;
+        let result = model.gradient(&examples, chosen);
+        made = Some((most, model));
+        result
     };
     train_on_gradients(adapted, examples.count(), Sgd { plan, seed }, steering, &mut gradient)
 }
@@ -87,7 +108,8 @@ pub(super) fn train_on_gradients(
     let mut batches = Batches::new(count, Sgd { plan, seed });
     let (own, adamw) = (adapted.start.clone(), AdamW::of(plan));
     let moments = vec![vec![0.0; own.values().len()]; if adamw.is_some() { 2 } else { 1 }];
-    let mut steps = OfAdapters { adapted, gradient, plan, own, moments, adamw, steps: 0 };
+    let merged = adapted.base.clone();
+    let mut steps = OfAdapters { adapted, gradient, plan, own, merged, moments, adamw, steps: 0 };
     let run = run(plan, adapted.start, count, &mut batches, steering, &mut steps)?;
     trained(&run, plan, steps.own.into_values(), adapted.start, count)
 }
@@ -97,12 +119,19 @@ fn in_32_bits(plan: &TrainingPlan) -> TrainingPlan {
     TrainingPlan { precision: Precision::F32, ..plan.clone() }
 }
 
+/// A plan of gradients alone: the optimizer is that of the adapters.
+fn of_passes(plan: &TrainingPlan) -> TrainingPlan {
+    TrainingPlan { momentum: 0.0, proximal_mu: 0.0, optimizer: LocalOptimizer::Sgd {}, ..in_32_bits(plan) }
+}
+
 /// Adapters in training.
 struct OfAdapters<'a> {
     adapted: AdaptedBase<'a>,
     gradient: Gradient<'a>,
     plan: &'a TrainingPlan,
     own: Parameters,
+    /// The base with the adapters of the last step in it.
+    merged: Parameters,
     /// Of momentum, or the two of AdamW.
     moments: Vec<Vec<f32>>,
     adamw: Option<AdamW>,
@@ -116,8 +145,8 @@ impl Stepper for OfAdapters<'_> {
         let others = |_| TrainError::Constraints("the adapters are another model's");
         let [momentum, weight_decay, proximal_mu] =
             [self.plan.momentum, self.plan.weight_decay, self.plan.proximal_mu].map(narrow);
-        let merged = adapters.merge(base, &self.own).map_err(others)?;
-        let (batch, gradient) = (self.gradient)(&merged, chosen)?;
+        adapters.merge_into(base, &self.own, &mut self.merged).map_err(others)?;
+        let (batch, gradient) = (self.gradient)(&self.merged, chosen)?;
         let gradient = adapters.gradient(&gradient, &self.own).map_err(others)?;
         let gradient = clipped(gradient, self.plan.gradient_clip.map(narrow));
         self.steps += 1;

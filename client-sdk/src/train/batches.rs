@@ -13,10 +13,14 @@ pub(super) struct Batches {
     rng: ChaCha8Rng,
     size: usize,
     chunk: usize,
-    /// Position in `order`; a new pass begins at its end.
+    /// Position in `order`; a new pass begins at `end`.
     position: usize,
+    /// End of a pass.
+    end: usize,
     /// Steps left.
     left: u64,
+    /// Passes over the examples, unless the plan counts steps.
+    epochs: Option<u32>,
 }
 
 impl Batches {
@@ -28,8 +32,22 @@ impl Batches {
         let size = within(u64::from(plan.batch_size) * u64::from(plan.accumulate));
         let per_epoch = count.div_ceil(size) as u64;
         let left = plan.steps.map_or_else(|| u64::from(plan.epochs) * per_epoch, u64::from);
+        let epochs = plan.steps.is_none().then_some(plan.epochs);
         let rng = ChaCha8Rng::seed_from_u64(seed);
-        Self { order: (0..count).collect(), rng, size, chunk, position: count, left }
+        Self { order: (0..count).collect(), rng, size, chunk, position: count, end: count, left, epochs }
+    }
+
+    /// The same without a last chunk of fewer examples, which are others in each pass. Not all examples are left out.
+    pub(super) fn of_at_least(mut self, least: usize) -> Self {
+        let last = self.order.len() % self.chunk;
+        if last < least && last < self.order.len() {
+            self.end = self.order.len() - last;
+            self.position = self.end;
+            if let Some(epochs) = self.epochs {
+                self.left = u64::from(epochs) * self.end.div_ceil(self.size) as u64;
+            }
+        }
+        self
     }
 
     /// Maximum number of examples to compute at once.
@@ -57,12 +75,12 @@ impl Batches {
             return None;
         }
         self.left -= 1;
-        if self.position == self.order.len() {
+        if self.position == self.end {
             self.order.shuffle(&mut self.rng);
             self.position = 0;
         }
         let start = self.position;
-        self.position = (start + self.size).min(self.order.len());
+        self.position = (start + self.size).min(self.end);
         Some(&self.order[start..self.position])
     }
 }

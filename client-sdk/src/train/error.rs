@@ -96,6 +96,27 @@ pub enum TrainError {
         /// The app's limit, in bytes.
         limit: u64,
     },
+    /// A batch that cannot be divided takes too much memory.
+    #[error(
+        "batch normalization computes a batch of {examples} examples at once, which takes {bytes} bytes, and the limit is {limit}; \
+         lower training.batch_size, or freeze the normalization"
+    )]
+    BatchMemory {
+        /// Size of the batch.
+        examples: usize,
+        bytes: u64,
+        /// The app's limit, in bytes.
+        limit: u64,
+    },
+    /// The batches are too small for a batch normalization.
+    #[error(
+        "batch normalization needs more than one value per channel: at least {least} examples in a batch, and there are {got}"
+    )]
+    SmallBatch {
+        least: usize,
+        /// Number of examples, or of those in a batch.
+        got: usize,
+    },
     /// A node of the graph cannot compute, or its result is not finite.
     #[error("training stopped: {0}; lower the learning rate, and check the examples")]
     Execution(String),

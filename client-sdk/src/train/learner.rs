@@ -38,6 +38,9 @@ pub struct Measures {
     pub rmse: Option<f64>,
     /// Mean absolute error, in units of the targets.
     pub mae: Option<f64>,
+    /// Coefficient of determination, at most 1, of a model that predicts one number: 1 less the squared error's share of the
+    /// targets' squared distance from their mean. `None` if all targets are equal.
+    pub r2: Option<f64>,
     /// e to the mean loss of a `next_token` model.
     pub perplexity: Option<f64>,
 }
@@ -45,8 +48,9 @@ pub struct Measures {
 impl Measures {
     /// The measures there are, with the names of their metrics.
     pub fn named(&self) -> impl Iterator<Item = (&'static str, f64)> {
-        let Self { top_5, auc, rmse, mae, perplexity } = *self;
-        let all = [("top_5", top_5), ("auc", auc), ("rmse", rmse), ("mae", mae), ("perplexity", perplexity)];
+        let Self { top_5, auc, rmse, mae, r2, perplexity } = *self;
+        let all =
+            [("top_5", top_5), ("auc", auc), ("rmse", rmse), ("mae", mae), ("r2", r2), ("perplexity", perplexity)];
         all.into_iter().filter_map(|(name, value)| Some((name, value?)))
     }
 }
@@ -79,7 +83,8 @@ pub(super) trait Learner {
     /// learner's size; scores them with the parameters before the step.
     fn step(&mut self, examples: &Examples<'_>, chosen: &[usize], rate: f32)
     -> Result<(Score, StepResult), TrainError>;
-    /// The flat gradient of the chosen examples' mean loss, in layout order.
+    /// The flat gradient of the chosen examples' mean loss, in layout order. What it holds of tensors that do not train
+    /// ([`Self::train_only`]) is unspecified.
     fn gradient(&mut self, examples: &Examples<'_>, chosen: &[usize]) -> Result<(Score, Vec<f32>), TrainError>;
     /// Scores the chosen examples.
     fn score(&mut self, examples: &Examples<'_>, chosen: &[usize]) -> Result<Score, TrainError>;
@@ -89,6 +94,13 @@ pub(super) trait Learner {
     fn interrupt_by(&mut self, _interrupt: Interrupt) {}
     /// Constraints from the next step on.
     fn constrain(&mut self, constraints: &Flat<'_>) -> Result<(), TrainError>;
+    /// Before the first step: these tensors train, in layout order, and the others keep their values. Learners may leave
+    /// out what only gradients of the others need; by default they compute all.
+    fn train_only(&mut self, _trains: &[bool]) {}
+    /// Replaces the flat parameters, between gradients. Those of tensors that do not train are the same as before.
+    fn set_values(&mut self, values: &[f32]) -> Result<(), TrainError> {
+        self.restore(&LearnerState { values: values.to_vec(), moments: Vec::new(), steps: 0, scale: None })
+    }
     /// The flat parameters, in layout order.
     fn values(&self) -> Result<Vec<f32>, TrainError>;
     /// The state between two steps.

@@ -135,8 +135,8 @@ pub(crate) fn train_steered(
     check_plan(plan)?;
     check(architecture, start, &examples)?;
     constraints.check(start)?;
-    let mut batches = Batches::new(examples.count(), sgd);
-    let batch = chunk(architecture, &examples, batches.chunk(), steering.memory())?;
+    let batches = Batches::new(examples.count(), sgd);
+    let (mut batches, batch) = whole_batches(architecture, &examples, batches, steering.memory())?;
     let mut learner = learner(architecture, start, &examples, plan, device, batch)?;
     if !constraints.is_empty() {
         learner.constrain(&constraints.flat(start))?;
@@ -310,6 +310,30 @@ fn chunk(architecture: &Architecture, examples: &Examples<'_>, most: usize, memo
     }
 }
 
+/// The batches that the model can train on, and the number of examples to compute at once.
+fn whole_batches(
+    architecture: &Architecture,
+    examples: &Examples<'_>,
+    batches: Batches,
+    memory: u64,
+) -> Result<(Batches, usize), TrainError> {
+    match architecture {
+        Architecture::Graph(model) => {
+            let least = graph::least_batch(model, examples)?;
+            let got = batches.chunk();
+            if got < least {
+                return Err(TrainError::SmallBatch { least, got });
+            }
+            let size = graph::training_chunk(model, examples, got, memory)?;
+            Ok((batches.of_at_least(least), size))
+        }
+        Architecture::Linear(_) | Architecture::Mlp(_) | Architecture::Cnn(_) | Architecture::Gru(_) => {
+            let size = batches.chunk();
+            Ok((batches, size))
+        }
+    }
+}
+
 /// The model on its device, for steps in chunks of at most `batch` examples.
 fn learner<'a>(
     architecture: &'a Architecture,
@@ -321,13 +345,19 @@ fn learner<'a>(
 ) -> Result<Box<dyn Learner + 'a>, TrainError> {
     match device {
         Device::Cpu => Ok(cpu::learner(architecture, start.values(), plan, examples, batch)),
-        // Graphs are computed on the CPU for any device.
         #[cfg(feature = "candle")]
-        Device::Candle(_) if matches!(architecture, Architecture::Graph(_)) => {
-            Ok(cpu::learner(architecture, start.values(), plan, examples, batch))
-        }
-        #[cfg(feature = "candle")]
-        Device::Candle(device) => Ok(Box::new(CandleLearner::new(architecture, start.values(), plan, device, batch)?)),
+        Device::Candle(device) => match architecture {
+            // The candle path has no batch statistics.
+            Architecture::Graph(model) if !model.graph().batch_statistics().is_empty() => {
+                Ok(cpu::learner(architecture, start.values(), plan, examples, batch))
+            }
+            Architecture::Graph(model) => {
+                Ok(Box::new(graph::CandleGraph::new(model, start.values(), plan, device, batch)?))
+            }
+            Architecture::Linear(_) | Architecture::Mlp(_) | Architecture::Cnn(_) | Architecture::Gru(_) => {
+                Ok(Box::new(CandleLearner::new(architecture, start.values(), plan, device, batch)?))
+            }
+        },
     }
 }
 

@@ -101,19 +101,22 @@ impl HttpRequest {
     }
 
     fn upload(upload: &Upload) -> Self {
-        let Upload { place, participant, sha256, body, signed } = upload;
+        let Upload { place, participant, sha256, body, signed, below } = upload;
         let path = route::masked_input(place.task, place.round, *participant);
         let mut http = put(&path, headers::MEDIA_MASKED_INPUT, *place);
         http = http.header(headers::CONTENT_SHA256, sha256.to_string());
         if let Some(signed) = signed {
             http = http.header(headers::SIGNED_INPUT, base64::encode(signed));
         }
+        if let Some(below) = below {
+            http = http.header(headers::RECORD_BELOW, below.to_string());
+        }
         let (http, timeout) = (with_body(http, body.clone()), patience(body.len() as u64));
         Self { http, timeout, limit: MAX_ANSWER_BYTES, read: |answer| Response::Uploaded(json(answer)) }
     }
 
     fn manifest(manifest: &Manifest) -> Self {
-        let Manifest { place, participant, tree, signed } = manifest;
+        let Manifest { place, participant, tree, signed, below } = manifest;
         let parts = tree.parts().iter().copied().map(Digest).collect();
         let body = serde_json::to_vec(&UploadManifest { bytes: tree.bytes(), parts });
         let body = body.expect("bodies of the contract can be written as JSON");
@@ -121,6 +124,9 @@ impl HttpRequest {
         let mut http = put_in_parts(&path, "application/json", *place);
         if let Some(signed) = signed {
             http = http.header(headers::SIGNED_INPUT, base64::encode(signed));
+        }
+        if let Some(below) = below {
+            http = http.header(headers::RECORD_BELOW, below.to_string());
         }
         // Once all parts are there, they are judged before the answer comes.
         let (http, timeout) = (with_body(http, body.into()), patience(tree.bytes()));

@@ -5,6 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use forward_proxy::{Proxy, ProxyServer};
 use http::uri::Authority;
 use http_body_util::BodyExt as _;
 use hyper::body::{Frame, Incoming};
@@ -13,7 +14,6 @@ use wire::{Attempt, TaskId, TraceContext};
 
 use super::address::authority;
 use super::connection::client::{Client, Roots};
-use super::connection::proxy::{Proxy, ProxyServer};
 use super::{
     Carrier, Download, HttpAnswer, HttpTransport, Pieces, Request, RequestSigner, Response, Traffic, Transport,
     TransportError,
@@ -64,7 +64,7 @@ impl HttpsTransport {
     /// [`TransportError`] if the proxy's address in the environment cannot be used.
     pub fn through(mut self, proxy: &Proxy) -> Result<Self, TransportError> {
         let https = self.0.carrier_mut();
-        https.proxy = proxy.before(&https.server)?;
+        https.proxy = proxy_towards(&format!("https://{}", https.server), proxy)?;
         let client = Client::new(https.server.clone(), &https.roots, None, https.proxy.as_ref())?;
         https.client = RwLock::new(client);
         Ok(self)
@@ -75,6 +75,15 @@ impl HttpsTransport {
     pub fn server(&self) -> &str {
         self.0.carrier().server.as_str()
     }
+}
+
+/// The forward proxy that leads to a coordinator, `https://HOST[:PORT]`; `None` for a direct connection.
+///
+/// # Errors
+/// [`TransportError`] if the coordinator's address, or that of the proxy in the environment, cannot be used.
+pub fn proxy_towards(server: &str, proxy: &Proxy) -> Result<Option<ProxyServer>, TransportError> {
+    let server = format!("https://{}", authority(server)?).parse().map_err(TransportError::protocol)?;
+    proxy.towards(&server).map_err(TransportError::unreachable)
 }
 
 #[async_trait]

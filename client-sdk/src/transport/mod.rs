@@ -29,17 +29,16 @@ use crate::identity::Identity;
 
 pub use carried::{Carrier, HttpAnswer, HttpTransport, Pieces};
 #[cfg(feature = "https")]
-pub use connection::{
-    advice::advice,
-    proxy::{BadProxy, Proxy, ProxyServer},
-};
+pub use connection::advice::advice;
 pub use contract::HttpRequest;
 pub use download::Download;
 pub use error::TransportError;
 pub(crate) use error::with_causes;
 #[cfg(feature = "https")]
-pub use https::{HttpsTransport, ServerRoots};
-pub use request::{Abandonment, Manifest, Part, Request, Response, Upload};
+pub use forward_proxy::{BadProxy, Proxy, ProxyServer};
+#[cfg(feature = "https")]
+pub use https::{HttpsTransport, ServerRoots, proxy_towards};
+pub use request::{Abandonment, Manifest, Part, Request, RequestProperties, Response, Upload};
 pub use signed::RequestSigner;
 pub use traffic::Traffic;
 

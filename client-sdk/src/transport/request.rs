@@ -24,6 +24,8 @@ pub struct Upload {
     pub body: Bytes,
     /// With secure aggregation: `secure_agg::messages::MaskedInput`, the participant's signature on the body.
     pub signed: Option<Bytes>,
+    /// The record of another coordinator's version that the update comes from.
+    pub below: Option<Digest>,
 }
 
 /// Parts of a masked input on its way.
@@ -34,6 +36,8 @@ pub struct Manifest {
     pub tree: Arc<PartTree>,
     /// As in [`Upload`], on the tree's root.
     pub signed: Option<Bytes>,
+    /// The record of another coordinator's version that the update comes from.
+    pub below: Option<Digest>,
 }
 
 /// A part of a masked input on its way.
@@ -93,37 +97,61 @@ pub enum Request {
     Abandon(Abandonment),
 }
 
-impl Request {
+/// What holds of a request, whatever its content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestProperties {
+    /// The request's name, for logs.
+    pub name: &'static str,
     /// The attempt at a round that the request is about, if it is about one.
+    pub place: Option<Attempt>,
+    /// Name of its span in the trace of the round.
+    pub span: Option<&'static str>,
+    /// How long the coordinator may hold the request until it has something to tell.
+    pub wait: Duration,
+    /// Whether the coordinator answers it immediately in any state of the round.
+    pub is_immediate: bool,
+}
+
+impl Request {
+    /// The table of all requests' properties.
     #[must_use]
-    pub fn place(&self) -> Option<Attempt> {
-        match self {
-            Self::Upload(upload) => Some(upload.place),
-            Self::Manifest(manifest) => Some(manifest.place),
-            Self::Part(part) => Some(part.place),
-            Self::Abandon(abandonment) => Some(abandonment.place),
-            Self::Announcement { place, .. } | Self::Evidence { place, .. } | Self::Answer { place, .. } => {
-                Some(*place)
+    pub fn properties(&self) -> RequestProperties {
+        const NOW: Duration = Duration::ZERO;
+        let (name, place, span, wait, is_immediate) = match self {
+            Self::Enroll(_) => ("enroll", None, None, NOW, true),
+            Self::Renew(_) => ("renew", None, None, NOW, true),
+            Self::CheckIn(request) => ("check-in", None, None, Duration::from_millis(request.wait_ms), false),
+            Self::Upload(upload) => ("upload", Some(upload.place), Some("upload"), NOW, false),
+            Self::Manifest(manifest) => ("manifest", Some(manifest.place), Some("announce parts"), NOW, false),
+            Self::Part(part) => ("part", Some(part.place), Some("upload a part"), NOW, false),
+            Self::Announcement { place, wait, .. } => {
+                ("announcement", Some(*place), Some("wait for the cohort"), *wait, false)
             }
-            Self::Enroll(_) | Self::Renew(_) | Self::CheckIn(_) => None,
-        }
+            Self::Evidence { place, .. } => ("evidence", Some(*place), Some("get evidence"), NOW, false),
+            Self::Answer { what, place, .. } => {
+                let span = match what {
+                    Answer::KeyShares => "deal shares",
+                    Answer::Complaint => "complain",
+                    Answer::Consistency => "sign the survivors",
+                    Answer::UnmaskShares => "open the sum",
+                };
+                ("answer", Some(*place), Some(span), NOW, true)
+            }
+            Self::Abandon(abandonment) => ("abandon", Some(abandonment.place), Some("give up"), NOW, true),
+        };
+        RequestProperties { name, place, span, wait, is_immediate }
     }
 
-    /// How long the coordinator may hold the request until it has something to tell.
+    /// See [`RequestProperties::place`].
+    #[must_use]
+    pub fn place(&self) -> Option<Attempt> {
+        self.properties().place
+    }
+
+    /// See [`RequestProperties::wait`].
     #[must_use]
     pub fn wait(&self) -> Duration {
-        match self {
-            Self::CheckIn(request) => Duration::from_millis(request.wait_ms),
-            Self::Announcement { wait, .. } => *wait,
-            Self::Enroll(_)
-            | Self::Renew(_)
-            | Self::Upload(_)
-            | Self::Manifest(_)
-            | Self::Part(_)
-            | Self::Evidence { .. }
-            | Self::Answer { .. }
-            | Self::Abandon(_) => Duration::ZERO,
-        }
+        self.properties().wait
     }
 }
 

@@ -14,6 +14,7 @@ struct Shift {
     static func main() async throws {
         let arguments = CommandLine.arguments
         if arguments.count == 4, arguments[1] == "options" {
+            precondition(Column("known", truths: [true, false]).elements == .truths(bytes: Data([1, 0])))
             return try tryOptions(arguments[2], folder: arguments[3])
         }
         guard arguments.count >= 3, let number = Float(arguments[2]) else { fatalError("shift OPTIONS.json NUMBER [MOMENT]") }

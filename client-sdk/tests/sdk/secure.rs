@@ -74,6 +74,9 @@ fn an_observer_is_told_how_many_took_part_in_each_phase() {
     assert_eq!(told(&|event| matches!(event, Event::Delivered { dealers: 4, .. })), 1);
     assert_eq!(told(&|event| matches!(event, Event::Confirmed { survivors: 3, .. })), 1);
     assert_eq!(told(&|event| matches!(event, Event::Unmasked { signers: 3, .. })), 1);
+    assert_eq!(told(&|event| matches!(event, Event::TookPart { place } if place.round == 1)), 1);
+    let missed = devices[1].events.iter().chain(&devices[3].events);
+    assert!(!missed.into_iter().any(|event| matches!(event, Event::TookPart { .. })));
 }
 
 #[test]

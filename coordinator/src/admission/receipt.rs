@@ -30,6 +30,8 @@ pub(crate) enum Fact {
         bytes: u64,
         /// With secure aggregation: the participant's signed message for it.
         signed: Option<Bytes>,
+        /// The record below that the participant names with it.
+        below: Option<Digest>,
     },
     /// The participant answered a phase of secure aggregation.
     Answer {
@@ -105,6 +107,7 @@ struct Batch {
     gone: Vec<CheckIn>,
     inputs: Vec<Admitted>,
     signed: Vec<SessionMessage>,
+    below: Vec<(Attempt, ParticipantId, Digest)>,
     answers: Vec<SessionMessage>,
     working: Vec<(Attempt, ParticipantId)>,
     bytes_down: BTreeMap<(Attempt, RoundState), u64>,
@@ -119,12 +122,13 @@ impl Batch {
             }
             Fact::StillThere(check_in) => self.renewed.push(check_in.clone()),
             Fact::Gone(check_in) => self.gone.push(check_in.clone()),
-            &Fact::Input { attempt, participant, sha256, bytes, ref signed } => {
+            &Fact::Input { attempt, participant, sha256, bytes, ref signed, below } => {
                 let input = Admitted { attempt, participant, sha256, bytes, accepted_at: now, folded: false };
                 return match standings.input(input) {
                     Ok(Judged::Known(earlier)) => FactOutcome::Admitted(earlier),
                     Ok(Judged::New(input)) => {
                         self.inputs.push(input);
+                        self.below.extend(below.map(|below| (attempt, participant, below)));
                         self.signed.extend(signed.as_ref().map(|signed| signed_with(&input, signed)));
                         FactOutcome::Admitted(input)
                     }
@@ -145,12 +149,15 @@ impl Batch {
     }
 
     async fn write(self, tx: &mut Transaction<'_>, now: Timestamp) -> Result<(), StoreError> {
-        let Self { check_ins, renewed, gone, inputs, signed, answers, working, bytes_down } = self;
+        let Self { check_ins, renewed, gone, inputs, signed, below, answers, working, bytes_down } = self;
         if !working.is_empty() {
             let (from, to) = ([AssignmentState::Assigned], AssignmentState::Working);
             tx.set_assignment_states(&working, &from, to, now).await?;
         }
         write_inputs(tx, &inputs, &signed, now).await?;
+        if !below.is_empty() {
+            tx.insert_records_below(&below).await?;
+        }
         for answer in &answers {
             if tx.insert_message(answer).await? != MessageInsertion::Inserted {
                 return Err(StoreError::fault("a new answer was there before"));

@@ -7,10 +7,8 @@ use store::{Store, StoreError};
 
 use crate::privacy::ledger::{self, LedgerFault};
 use crate::privacy::seal::Sealer;
+use crate::records::all_tasks::AllTasks;
 use crate::rounds::models::Models;
-
-/// Tasks read at once.
-const PAGE: u32 = 100;
 
 /// Whether a ledger can be trusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,17 +24,15 @@ pub(crate) enum LedgerStanding {
 /// # Errors
 /// Errors of the store, and of the secret store with the ends of ledgers.
 pub(crate) async fn examine(store: &Store, sealer: &Arc<Sealer>) -> Result<Vec<(TaskRow, LedgerStanding)>, StoreError> {
-    let (models, mut cursor, mut examined) = (Models::default(), None, Vec::new());
-    loop {
-        let page = store.read("tasks", |tx| Box::pin(async move { tx.tasks(cursor, PAGE).await })).await?;
-        let Some(last) = page.last() else { return Ok(examined) };
-        cursor = Some(last.id);
+    let (models, mut tasks, mut examined) = (Models::default(), AllTasks::of(store), Vec::new());
+    while let Some(page) = tasks.next().await? {
         for task in page {
             if let Some(standing) = standing(store, &task, &models, sealer).await? {
                 examined.push((task, standing));
             }
         }
     }
+    Ok(examined)
 }
 
 /// The status of a task's ledger; `None` for a task created without privacy.

@@ -6,8 +6,7 @@ use federation::id::TaskId;
 use store::entity::blob_reference::{BlobReference, BlobUse};
 use store::{Store, StoreError};
 
-/// Tasks read at once.
-const PAGE: u32 = 100;
+use crate::records::all_tasks::AllTasks;
 
 /// Private tasks with unmasked inputs.
 pub(crate) struct UnmaskedPrivateTasks(HashSet<TaskId>);
@@ -28,14 +27,12 @@ impl UnmaskedPrivateTasks {
 /// # Errors
 /// Errors of the store.
 pub(crate) async fn unmasked_private_tasks(store: &Store) -> Result<UnmaskedPrivateTasks, StoreError> {
-    let (mut found, mut cursor) = (HashSet::new(), None);
-    loop {
-        let page = store.read("tasks", |tx| Box::pin(async move { tx.tasks(cursor, PAGE).await })).await?;
-        let Some(last) = page.last() else { return Ok(UnmaskedPrivateTasks(found)) };
-        cursor = Some(last.id);
+    let (mut found, mut tasks) = (HashSet::new(), AllTasks::of(store));
+    while let Some(page) = tasks.next().await? {
         let is_exposed = |spec: &task_spec::TaskSpec| spec.privacy.is_private() && !spec.secure_aggregation.enabled;
         found.extend(page.iter().filter(|task| is_exposed(&task.spec)).map(|task| task.id));
     }
+    Ok(UnmaskedPrivateTasks(found))
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use crate::backup::{
 };
 use crate::maintenance::damage::{is_damage, remake};
 use crate::privacy::seal::Sealer;
+use crate::records::all_tasks::AllTasks;
 use crate::records::audit;
 
 /// A younger blob without a row may be about to get one.
@@ -234,24 +235,20 @@ async fn check_blobs(
 
 /// Number of tasks with a privacy ledger.
 async fn private_tasks(store: &Store) -> Result<usize, StoreError> {
-    let (mut private, mut cursor) = (0, None);
-    loop {
-        let page = store.read("tasks", |tx| Box::pin(async move { tx.tasks(cursor, 100).await })).await?;
-        let Some(last) = page.last() else { return Ok(private) };
-        cursor = Some(last.id);
+    let (mut private, mut tasks) = (0, AllTasks::of(store));
+    while let Some(page) = tasks.next().await? {
         private += page.iter().filter(|task| task.spec.privacy.is_private()).count();
     }
+    Ok(private)
 }
 
 /// The newest model version of each task.
 async fn newest_versions(store: &Store) -> Result<HashMap<TaskId, u32>, StoreError> {
-    let (mut newest, mut cursor) = (HashMap::new(), None);
-    loop {
-        let page = store.read("tasks", |tx| Box::pin(async move { tx.tasks(cursor, 100).await })).await?;
-        let Some(last) = page.last() else { return Ok(newest) };
-        cursor = Some(last.id);
+    let (mut newest, mut tasks) = (HashMap::new(), AllTasks::of(store));
+    while let Some(page) = tasks.next().await? {
         newest.extend(page.iter().map(|task| (task.id, task.model_version)));
     }
+    Ok(newest)
 }
 
 /// Replaces a blob by a good copy; returns the copy's source, if any.

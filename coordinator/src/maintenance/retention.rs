@@ -6,9 +6,8 @@ use federation::time::Timestamp;
 use store::entity::round::RoundMetric;
 use store::entity::task::TaskRow;
 use store::{StoreError, Transaction};
-use task_spec::GateSpec;
 
-/// Number of earlier rounds with measurements considered by a gate.
+/// Number of earlier rounds whose measurements are compared.
 const LOOK_BACK: u32 = 1024;
 
 /// Releases the files of a task's versions beyond its `retain`, unless they are promoted or may still be needed by a round, a participant
@@ -26,30 +25,34 @@ pub(crate) async fn retire(tx: &mut Transaction<'_>, task: &TaskRow, now: Timest
         return Ok(0);
     }
     let good = match &task.spec.aggregation.gate {
-        Some(gate) => last_kept(gate, &measurements(tx, task, gate, None).await?),
+        Some(gate) => {
+            let past = measurements(tx, task, &gate.metric, None).await?;
+            last_kept(gate, &past.into_iter().flatten().collect::<Vec<_>>())
+        }
         None => None,
     };
     let except: Vec<_> = good.into_iter().chain(task.promoted_version).collect();
     tx.remove_versions(task.id, below, &except, now).await
 }
 
-/// The cohorts' measurements of their base versions in the task's rounds, before `before` if given, oldest first.
+/// The cohorts' measurements of their base versions in the task's completed rounds, before `before` if given, oldest first. `None` for a
+/// round in which nobody measured.
 ///
 /// # Errors
 /// Errors of the store.
 pub(crate) async fn measurements(
     tx: &mut Transaction<'_>,
     task: &TaskRow,
-    gate: &GateSpec,
+    metric: &str,
     before: Option<u32>,
-) -> Result<Vec<Measured>, StoreError> {
+) -> Result<Vec<Option<Measured>>, StoreError> {
     let rows = tx.rounds(task.id, before, LOOK_BACK).await?;
     let completed = rows.iter().rev().filter(|row| row.round.state == RoundState::Completed);
-    Ok(completed.filter_map(|row| measured(gate, &row.round, &row.metrics)).collect())
+    Ok(completed.map(|row| measured(metric, &row.round, &row.metrics)).collect())
 }
 
 /// A cohort's measurement of its base version.
-pub(crate) fn measured(gate: &GateSpec, round: &Round, metrics: &[RoundMetric]) -> Option<Measured> {
-    let metric = metrics.iter().find(|metric| metric.name == gate.metric)?;
+pub(crate) fn measured(metric: &str, round: &Round, metrics: &[RoundMetric]) -> Option<Measured> {
+    let metric = metrics.iter().find(|measured| measured.name == metric)?;
     Some(Measured { version: round.base_version, value: metric.value })
 }

@@ -15,7 +15,10 @@ const FOLD: Duration = Duration::from_secs(5);
 /// The process's recorder; installed by the first call. Several coordinators in one process share it.
 pub fn recorder() -> PrometheusHandle {
     let handle = listener::recorder();
-    DESCRIBED.call_once(describe);
+    DESCRIBED.call_once(|| {
+        describe_process();
+        describe_connections();
+    });
     handle
 }
 
@@ -53,11 +56,9 @@ pub(crate) fn count_dropped(phase: RoundState, reason: &'static str, participant
     }
 }
 
-fn describe() {
+fn describe_process() {
     #[cfg(target_os = "linux")]
     metrics_process::Collector::default().describe();
-    metrics::describe_counter!("tributary_received_bytes_total", "Bytes received over connections, without TLS");
-    metrics::describe_counter!("tributary_sent_bytes_total", "Bytes sent over connections, without TLS");
     metrics::describe_gauge!("tributary_device_memory_bytes", "Memory that sums hold on a device now");
     metrics::describe_gauge!(
         "tributary_device_memory_peak_bytes",
@@ -80,7 +81,6 @@ fn describe() {
     metrics::describe_counter!("tributary_masked_inputs_total", "Masked inputs admitted");
     metrics::describe_counter!("tributary_masked_input_bytes_total", "Bytes of masked inputs admitted");
     metrics::describe_counter!("tributary_model_bytes_total", "Bytes of model versions sent");
-    metrics::describe_counter!("tributary_handshakes_refused_total", "TLS handshakes that failed");
     metrics::describe_counter!(
         "tributary_device_fallbacks_total",
         "Slices of sums or of compared inputs that another device had to finish"
@@ -98,19 +98,6 @@ fn describe() {
         "tributary_request_seconds",
         "Time to the head of the answer, long polls with their wait, by route and method"
     );
-    metrics::describe_gauge!("tributary_connections", "Connections held now, by kind");
-    metrics::describe_counter!(
-        "tributary_connections_refused_total",
-        "Connections for which there was no slot, by kind"
-    );
-    metrics::describe_counter!(
-        "tributary_connections_unread_total",
-        "Connections closed because an answer was left unread"
-    );
-    metrics::describe_counter!(
-        "tributary_answers_unread_total",
-        "Answers replaced by 503 because their peer had too many unread"
-    );
     metrics::describe_counter!(
         "tributary_session_messages_total",
         "Messages of secure aggregation admitted, other than inputs, by kind"
@@ -127,6 +114,25 @@ fn describe() {
     metrics::describe_counter!(
         "tributary_blob_request_failures_total",
         "Requests to S3 stores that got no answer, or one of 500 to 599"
+    );
+}
+
+fn describe_connections() {
+    metrics::describe_counter!("tributary_received_bytes_total", "Bytes received over connections, without TLS");
+    metrics::describe_counter!("tributary_sent_bytes_total", "Bytes sent over connections, without TLS");
+    metrics::describe_counter!("tributary_handshakes_refused_total", "TLS handshakes that failed");
+    metrics::describe_gauge!("tributary_connections", "Connections held now, by kind");
+    metrics::describe_counter!(
+        "tributary_connections_refused_total",
+        "Connections for which there was no slot, by kind"
+    );
+    metrics::describe_counter!(
+        "tributary_connections_unread_total",
+        "Connections closed because an answer was left unread"
+    );
+    metrics::describe_counter!(
+        "tributary_answers_unread_total",
+        "Answers replaced by 503 because their peer had too many unread"
     );
 }
 

@@ -2,12 +2,15 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use federation::time::{Clock, Timestamp};
+use forward_proxy::Proxy;
 use http::HeaderValue;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::uri::InvalidUri;
 use reqwest::{Client, RequestBuilder, StatusCode, Url};
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::CertificateDer;
@@ -39,6 +42,7 @@ pub(super) struct Provider {
     issuer: String,
     jwks_url: Option<String>,
     client: Client,
+    connect_timeout: Duration,
     keys: Arc<Cached<KeySet>>,
     endpoints: Arc<Cached<Endpoints>>,
 }
@@ -114,14 +118,18 @@ impl Provider {
             }
             None => tls.with_platform_verifier().map_err(|error| setup(&error))?,
         };
-        // Plain HTTP stays on this machine. Requests in TLS use the proxy of the environment.
-        let is_plain = |url: &String| Url::parse(url).is_ok_and(|url| url.scheme() == "http");
-        let stays_here = is_plain(&config.issuer) || config.jwks_url.as_ref().is_some_and(is_plain);
-        let builder = if stays_here { Client::builder().no_proxy() } else { Client::builder() };
-        let client = builder
+        // Requests in TLS use the proxy of the environment. Plain HTTP stays on this machine.
+        for url in [&config.issuer].into_iter().chain(&config.jwks_url) {
+            let server = url.parse().map_err(|error: InvalidUri| setup(&error))?;
+            Proxy::default().towards(&server).map_err(|error| setup(&error))?;
+        }
+        // Shorter than that of a whole request, so that a failure names the proxy.
+        let connect_timeout = config.timeout() * 3 / 4;
+        let client = Client::builder()
+            .proxy(Proxy::default().for_reqwest())
             .tls_backend_preconfigured(tls.with_no_client_auth())
             .redirect(reqwest::redirect::Policy::none())
-            .connect_timeout(config.timeout())
+            .connect_timeout(connect_timeout)
             .timeout(config.timeout())
             .user_agent(concat!("tributary-coordinator/", env!("CARGO_PKG_VERSION")))
             .build()
@@ -130,6 +138,7 @@ impl Provider {
             issuer: config.issuer.clone(),
             jwks_url: config.jwks_url.clone(),
             client,
+            connect_timeout,
             keys: Cached::new(config.jwks_max_age(), Arc::clone(clock)),
             endpoints: Cached::new(config.jwks_max_age(), Arc::clone(clock)),
         })
@@ -206,7 +215,7 @@ impl Provider {
         }
         let request = request.header(CONTENT_TYPE, "application/x-www-form-urlencoded").body(encoded(&fields)?);
         let url = endpoints.token.as_str();
-        let (status, body) = answer(request, url).await?;
+        let (status, body) = self.answer(request, url).await?;
         if status == StatusCode::OK {
             let tokens: Tokens =
                 serde_json::from_slice(&body).map_err(|error| format!("at {url}: no id_token: {}", place(&error)))?;
@@ -263,10 +272,31 @@ impl Provider {
     }
 
     async fn get(&self, url: &str) -> Result<Vec<u8>, String> {
-        match answer(self.client.get(url), url).await? {
+        match self.answer(self.client.get(url), url).await? {
             (StatusCode::OK, body) => Ok(body),
             (status, _) => Err(format!("at {url}: it answered {status}")),
         }
+    }
+
+    async fn answer(&self, request: RequestBuilder, url: &str) -> Result<(StatusCode, Vec<u8>), String> {
+        let failed = |error: reqwest::Error| format!("at {url}: {}", chain(&error.without_url()));
+        let mut response = match request.send().await {
+            Ok(response) => response,
+            Err(error) => return Err(self.proxy_failure(&error, url).await.unwrap_or_else(|| failed(error))),
+        };
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(failed)? {
+            if body.len() + chunk.len() > ANSWER_MAX_BYTES {
+                return Err(format!("at {url}: the answer is longer than {ANSWER_MAX_BYTES} bytes"));
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok((response.status(), body))
+    }
+
+    async fn proxy_failure(&self, error: &reqwest::Error, url: &str) -> Option<String> {
+        let failed = Proxy::default().blame(error, &url.parse().ok()?, self.connect_timeout).await?;
+        Some(format!("at {url}: {}", failed.report()))
     }
 }
 
@@ -313,19 +343,6 @@ fn basic_of(client_id: &str, secret: &str) -> Result<HeaderValue, String> {
 fn safe_url(name: &str, text: &str) -> Result<Url, String> {
     let url = Url::parse(text).ok().filter(is_safe);
     url.ok_or_else(|| format!("{name} is no https:// URL: {text:?}"))
-}
-
-async fn answer(request: RequestBuilder, url: &str) -> Result<(StatusCode, Vec<u8>), String> {
-    let failed = |error: reqwest::Error| format!("at {url}: {}", chain(&error.without_url()));
-    let mut response = request.send().await.map_err(failed)?;
-    let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(failed)? {
-        if body.len() + chunk.len() > ANSWER_MAX_BYTES {
-            return Err(format!("at {url}: the answer is longer than {ANSWER_MAX_BYTES} bytes"));
-        }
-        body.extend_from_slice(&chunk);
-    }
-    Ok((response.status(), body))
 }
 
 /// The position of a JSON error, without its content.

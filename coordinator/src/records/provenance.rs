@@ -13,13 +13,15 @@ use store::entity::task::TaskRow;
 use store::{Store, StoreError, Transaction};
 use wire::audit::Hex;
 use wire::provenance::{
-    BaseVersion, FORMAT, MadeIn, Origin, Provenance, SignedProvenance, SpentSoFar, roster_digest, survivors_digest,
+    BaseVersion, FORMAT, MAX_BELOW, MadeIn, Origin, Provenance, SignedProvenance, SpentSoFar, roster_digest,
+    survivors_digest,
 };
 
+use super::all_tasks::AllTasks;
 use crate::privacy::seal::Sealer;
 use crate::rounds::models::Models;
 
-/// Tasks, and members of a cohort, read at once.
+/// Members of a cohort read at once.
 const PAGE: u32 = 1000;
 
 /// Signs records. The numbers derived from tasks are part of the signed data.
@@ -67,16 +69,14 @@ pub(crate) async fn of(
 /// # Errors
 /// Errors of the store.
 pub(crate) async fn sign_unsigned(store: &Store, signer: Signer<'_>, now: Timestamp) -> Result<u32, StoreError> {
-    let (mut signed, mut cursor) = (0, None);
-    loop {
-        let page = store.read("tasks", |tx| Box::pin(async move { tx.tasks(cursor, PAGE).await })).await?;
-        let Some(last) = page.last().map(|task| task.id) else { return Ok(signed) };
-        cursor = Some(last);
+    let (mut signed, mut tasks) = (0, AllTasks::of(store));
+    while let Some(page) = tasks.next().await? {
         for task in page.iter().filter(|task| !task.status.is_terminal()) {
             signed +=
                 store.transact("sign versions", |tx| Box::pin(sign_unsigned_of(tx, signer, task.id, now))).await?;
         }
     }
+    Ok(signed)
 }
 
 async fn sign_unsigned_of(
@@ -137,8 +137,9 @@ async fn record(
     };
     // If privacy rests on a secret draw, its size and a digest of its members are omitted.
     let shown = made_in.filter(|_| !task.spec.sampling_amplifies());
-    let (mut roster, mut survivors, mut updates) = (None, None, None);
+    let (mut roster, mut survivors, mut updates, mut below) = (None, None, None, Vec::new());
     if let Some(attempt) = shown {
+        below = tx.records_below(attempt, MAX_BELOW).await?;
         updates = tx.noised_sum(attempt).await?.map(|sum| sum.participants);
         if task.spec.secure_aggregation.enabled {
             let cohort = Cohort::read(tx, attempt).await?;
@@ -160,6 +161,7 @@ async fn record(
         roster,
         survivors,
         updates,
+        below,
         privacy: spent(tx, task, made_in).await?,
         published_at: version.created_at,
         signed_at: now,

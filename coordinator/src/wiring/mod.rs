@@ -406,22 +406,21 @@ impl Running {
         Box::pin(async move {
             tracing::info!("shutting down");
             self.coordinator.stopping.cancel();
-            if let Err(error) = self.served.await {
-                tracing::error!(%error, "the listener ended badly: {error}");
-            }
-            if let Some(Err(error)) = async { Some(self.signed_served?.await) }.await {
-                tracing::error!(%error, "the listener of signed requests ended badly: {error}");
-            }
-            if let Some(worked) = self.worked
-                && let Err(error) = worked.await
-            {
-                tracing::error!(%error, "background work ended badly: {error}");
-            }
+            ended("the listener", Some(self.served)).await;
+            ended("the listener of signed requests", self.signed_served).await;
+            ended("background work", self.worked).await;
             self.coordinator.stop().await;
-            if let Some(Err(error)) = async { Some(self.health_served?.await) }.await {
-                tracing::error!(%error, "the listener for health ended badly: {error}");
-            }
+            ended("the listener for health", self.health_served).await;
         })
+    }
+}
+
+/// Waits for the end of a task, if it was started.
+async fn ended(what: &str, task: Option<JoinHandle<()>>) {
+    if let Some(task) = task
+        && let Err(error) = task.await
+    {
+        tracing::error!(%error, "{what} ended badly: {error}");
     }
 }
 

@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 
 use super::choice::HEALTH_CROWDS;
 use super::parts::{Parts, StartError};
-use super::{Coordinator, listen};
+use super::{Coordinator, ended, listen};
 use crate::config::Config;
 
 /// A coordinator with background work but without requests.
@@ -66,13 +66,9 @@ impl Worker {
         Box::pin(async move {
             tracing::info!("shutting down");
             self.coordinator.stopping.cancel();
-            if let Err(error) = self.worked.await {
-                tracing::error!(%error, "background work ended badly: {error}");
-            }
+            ended("background work", Some(self.worked)).await;
             self.coordinator.stop().await;
-            if let Some(Err(error)) = async { Some(self.health_served?.await) }.await {
-                tracing::error!(%error, "the listener for health ended badly: {error}");
-            }
+            ended("the listener for health", self.health_served).await;
         })
     }
 }

@@ -18,12 +18,13 @@ pub(super) async fn restored(
     metrics: &[RoundMetric],
 ) -> Result<Option<ModelVersion>, StepError> {
     let Some(gate) = &row.spec.aggregation.gate else { return Ok(None) };
-    let Some(present) = measured(gate, round, metrics) else { return Ok(None) };
+    let Some(present) = measured(&gate.metric, round, metrics) else { return Ok(None) };
     let key = round.key;
     let past = env
         .store
-        .read("metrics of earlier rounds", |tx| Box::pin(measurements(tx, row, gate, Some(key.round))))
+        .read("metrics of earlier rounds", |tx| Box::pin(measurements(tx, row, &gate.metric, Some(key.round))))
         .await?;
+    let past: Vec<_> = past.into_iter().flatten().collect();
     let GateVerdict::RollBack { to, fell } = gate::judge(gate, &past, present) else { return Ok(None) };
     let (task, number, version, metric) = (key.task, key.round, round.base_version, &gate.metric);
     let measured_on = metrics.iter().find(|measured| measured.name == *metric).map_or(0, |measured| measured.count);

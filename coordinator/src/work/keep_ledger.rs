@@ -11,10 +11,8 @@ use store::{StoreError, WakeEvent};
 use super::summing::sums::blocking;
 use super::{Environment, StepError};
 use crate::privacy::ledger::{self, LedgerFault};
+use crate::records::all_tasks::AllTasks;
 use recipe::server::PrivateTask;
-
-/// Tasks read at once.
-const PAGE: u32 = 100;
 
 /// Reads a task's committed ledger.
 pub(super) async fn read_ledger(
@@ -62,15 +60,13 @@ pub(super) async fn before_publishing(
 
 /// Checks the ledger of every unfinished task. A ledger that differs from its stored end is logged, and pauses its task with the reason.
 pub(super) async fn check_ledgers(env: &Environment) -> Result<(), StepError> {
-    let mut cursor = None;
-    loop {
-        let page = env.store.read("tasks", |tx| Box::pin(async move { tx.tasks(cursor, PAGE).await })).await?;
-        let Some(last) = page.last().map(|task| task.id) else { return Ok(()) };
-        cursor = Some(last);
+    let mut tasks = AllTasks::of(&env.store);
+    while let Some(page) = tasks.next().await? {
         for task in page.iter().filter(|task| !task.status.is_terminal()) {
             check_ledger(env, task).await?;
         }
     }
+    Ok(())
 }
 
 async fn check_ledger(env: &Environment, task: &TaskRow) -> Result<(), StepError> {

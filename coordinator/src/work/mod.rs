@@ -14,6 +14,7 @@ mod collect_garbage;
 mod engine;
 mod gate;
 mod grant;
+mod keep_best;
 mod keep_ledger;
 mod number_events;
 mod open_round;

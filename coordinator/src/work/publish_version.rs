@@ -17,6 +17,7 @@ use super::close_phase::{count_phase, count_round, fail_round};
 use super::engine::lease::Lease;
 use super::engine::situation::Situation;
 use super::gate::restored;
+use super::keep_best::{Improvement, promote_best};
 use super::keep_ledger;
 use super::shred::{before_publishing, destroy_keys_of_an_end};
 use super::summing::streams::{Buffering, NewBlob, making, open_verified};
@@ -245,12 +246,13 @@ async fn complete(
     tx.set_round_result(attempt, metrics, Some(version.version)).await?;
     let completed = task.rounds_completed.saturating_add(1);
     tx.task_advanced(attempt.task, completed, version.version).await?;
-    retire(tx, &TaskRow { model_version: version.version, ..task.clone() }, now).await?;
-    if completed < task.spec.rounds.count {
-        return Ok(Some(task.status));
-    }
+    let Improvement { promoted, end } = promote_best(tx, &task, now).await?;
+    let task = TaskRow { model_version: version.version, promoted_version: promoted, ..task };
+    retire(tx, &task, now).await?;
+    let end = if completed >= task.spec.rounds.count { Some("every round is done".to_owned()) } else { end };
+    let Some(end) = end else { return Ok(Some(task.status)) };
     let running = [TaskStatus::Active, TaskStatus::Paused, TaskStatus::BudgetExhausted];
-    tx.set_task_status(attempt.task, &running, TaskStatus::Completed, now, Some("every round is done")).await?;
+    tx.set_task_status(attempt.task, &running, TaskStatus::Completed, now, Some(&end)).await?;
     forget_correlated_noise(tx, attempt.task).await?;
     Ok(Some(TaskStatus::Completed))
 }

@@ -257,6 +257,59 @@ async fn a_banded_matrix_is_for_participants_that_selection_holds_to_it() {
     assert_eq!(taken.status, 201, "{}", String::from_utf8_lossy(&taken.body));
 }
 
+/// Two rounds of ten, counted.
+#[tokio::test]
+async fn counted_participations_reject_terms_that_cannot_be_met() {
+    let t = TestCoordinator::start().await;
+    let counted = |name: &'static str, privacy: Value, require: Value| {
+        create(&t, move |spec| {
+            mechanism(spec, name);
+            for (field, value) in privacy.as_object().unwrap() {
+                spec["privacy"][field] = value.clone();
+            }
+            spec["selection"]["require"] = require;
+        })
+    };
+    let (most, gap) = ("selection.require.max_participations", "selection.require.min_gap_rounds");
+    let once = || json!({ "max_participations": 1 });
+    for name in ["distributed_discrete_gaussian", "distributed_skellam"] {
+        for (privacy, require, field, says) in [
+            (json!({ "participations": 1 }), json!({}), most, "must be 1 or less, and not 0"),
+            (json!({ "participations": 1 }), json!({ "max_participations": 2 }), most, "must be 1 or less"),
+            (
+                json!({ "participations": 2, "separation": 3 }),
+                json!({ "max_participations": 2, "min_gap_rounds": 1 }),
+                gap,
+                "must be at least 2",
+            ),
+            (
+                json!({ "participations": 3 }),
+                json!({ "max_participations": 3 }),
+                "privacy.participations",
+                "must be at most 2, the rounds that the noise is planned for, not 3",
+            ),
+            (json!({ "participations": 0 }), once(), "privacy.participations", "must be at least 1"),
+            (json!({ "separation": 2 }), json!({ "min_gap_rounds": 1 }), "privacy.participations", "must be given"),
+            (
+                json!({ "participations": 1, "population": 40, "sampling": { "fixed_size": 10 } }),
+                once(),
+                most,
+                "voids privacy.sampling",
+            ),
+            (
+                json!({ "participations": 1, "population": 19 }),
+                once(),
+                "privacy.population",
+                "need 20 participants, not 19: with these, cohorts of at most 9, or 2 participations each",
+            ),
+        ] {
+            assert_refused(&counted(name, privacy, require).await, field, &[says]);
+        }
+    }
+    let taken = counted("distributed_skellam", json!({ "participations": 1, "population": 20 }), once()).await;
+    assert_eq!(taken.status, 201, "{}", String::from_utf8_lossy(&taken.body));
+}
+
 #[tokio::test]
 async fn a_cohort_smaller_than_the_noise_counts_on_is_refused() {
     let t = TestCoordinator::start().await;

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use federation::round::{FailureReason, RoundState};
 use federation::task_status::TaskStatus;
+use federation::time::Clock as _;
 use futures_util::FutureExt as _;
 use learning::{MeanUpdate, MetricValue, OptimizerState, Update, checkpoint, optimizer};
 use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
 use rand_chacha::ChaCha20Rng;
 use store::{BlobStore as _, WakeEvent};
-use task_spec::{Better, GateSpec, Retain, ServerOptimizer};
+use task_spec::{Better, GateSpec, KeepBest, Retain, ServerOptimizer};
 
 use crate::world::World;
 
@@ -292,4 +293,58 @@ async fn a_version_that_made_a_metric_fall_is_rolled_back_with_what_the_optimize
         assert_eq!((of(3), of(6)), (of(1), of(4)), "the same step from the same model gives the same");
         assert_eq!(versions.last().unwrap().version, 6, "every round has its version all the same");
     }
+}
+
+/// A task that keeps the best version, stops two rounds after it, and removes other versions.
+async fn keeping_best() -> World {
+    World::with(3, |spec| {
+        spec.rounds.count = 10;
+        spec.rounds.keep_best = Some(KeepBest { metric: "accuracy".into(), better: Better::Higher });
+        spec.rounds.stop_after = Some(2);
+        spec.retain = Some(Retain { last: 1 });
+    })
+    .await
+}
+
+/// Runs a round whose cohort reports this accuracy of its base version. Returns the promoted version.
+async fn round_of(world: &World, accuracy: f64) -> Option<u32> {
+    let engine = world.engine(1);
+    world.start_round(&engine).await;
+    report_accuracy(world, accuracy).await;
+    engine.step_all().await.unwrap();
+    world.clock.advance(std::time::Duration::from_millis(1));
+    engine.collect_all_garbage().await.unwrap();
+    world.task_row().await.promoted_version
+}
+
+#[tokio::test]
+async fn best_version_is_promoted_and_the_task_ends_without_gain() {
+    let world = keeping_best().await;
+    for (accuracy, promoted) in [(0.5, 0), (0.4, 0), (0.7, 2), (0.7, 2)] {
+        assert_eq!(round_of(&world, accuracy).await, Some(promoted), "after {accuracy}");
+        assert_eq!(world.task_row().await.status, TaskStatus::Active);
+    }
+    assert_eq!(round_of(&world, 0.6).await, Some(2));
+    let task = world.task_row().await;
+    assert_eq!((task.status, task.rounds_completed, task.model_version), (TaskStatus::Completed, 5, 5));
+    let id = world.task;
+    let history = world.store.read("history", |tx| Box::pin(tx.task_history(id))).await.unwrap();
+    let detail = history.last().and_then(|change| change.detail.as_deref());
+    assert_eq!(detail, Some("stop_after = 2 is reached: version 2 has the best accuracy"));
+    // The best and the newest version are kept.
+    for version in world.versions().await {
+        let is_kept = world.blobs.len(version.sha256).await.unwrap().is_some();
+        assert_eq!(is_kept, [2, 5].contains(&version.version), "version {}", version.version);
+    }
+}
+
+#[tokio::test]
+async fn version_that_an_operator_promoted_stays() {
+    let world = keeping_best().await;
+    assert_eq!(round_of(&world, 0.5).await, Some(0));
+    let (task, now) = (world.task, world.clock.now());
+    world.store.transact("promote", |tx| Box::pin(tx.promote_version(task, 1, now))).await.unwrap();
+    assert_eq!(round_of(&world, 0.4).await, Some(1));
+    // Version 2 is the best, and version 1 is not the one that was the best before.
+    assert_eq!(round_of(&world, 0.9).await, Some(1));
 }

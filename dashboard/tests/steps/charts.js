@@ -73,6 +73,58 @@ export async function holds(page, name) {
   }
 }
 
+/** Where one looks: a cursor and a stretch of rounds that all charts share, series that are left out, and a logarithmic axis. */
+export async function exploring(page) {
+  await page.goto(at('tasks/vitals'));
+  await heading(page, 'vitals');
+  const plotOf = (chart) => page.getByRole('slider', { name: `${chart}, by round`, exact: true });
+  const chartOf = (chart) => page.locator('.chart').filter({ has: page.getByRole('slider', { name: `${chart}, by round`, exact: true }) });
+  const [loss, traffic] = [plotOf('Loss'), plotOf('Traffic')];
+  await traffic.waitFor();
+  await page.waitForFunction(() => [...document.querySelectorAll('[role=slider]')].every((one) => one.getAttribute('aria-valuemax') === '40'));
+  await loss.focus();
+  await page.keyboard.press('Home');
+  assert.match(await chartOf('Traffic').locator('.readout').innerText(), /^Round 1\b/, 'the cursor is in all charts');
+  await page.keyboard.press('Escape');
+
+  // Series of a chart, of which one stays.
+  const [main, other] = ['Loss', 'Train loss'].map((name) => chartOf('Loss').locator('button.key').filter({ hasText: new RegExp(`^${name} `) }));
+  await other.click();
+  assert.equal(await other.getAttribute('aria-pressed'), 'false');
+  assert.equal(await chartOf('Loss').locator('path.line').count(), 1);
+  await main.click();
+  assert.deepEqual(await Promise.all([main, other].map((one) => one.getAttribute('aria-pressed'))), ['true', 'true'], 'the last one cannot be left out');
+
+  const ticks = () => chartOf('Loss').locator('text.tick[text-anchor=end]').allTextContents();
+  const before = await ticks();
+  await page.getByRole('button', { name: 'Log axis: Loss' }).click();
+  assert.notDeepEqual(await ticks(), before);
+  assert.ok((await ticks()).includes('1'), String(await ticks()));
+  await page.getByRole('button', { name: 'Log axis: Loss' }).click();
+  assert.deepEqual(await ticks(), before);
+
+  // A stretch of rounds: marked by a pointer, by keys, and by buttons.
+  const ends = async (plot) => [Number(await plot.getAttribute('aria-valuemin')), Number(await plot.getAttribute('aria-valuemax'))];
+  const box = await loss.boundingBox();
+  await page.mouse.move(box.x + box.width * 0.4, box.y + 60);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width * 0.7, box.y + 80, { steps: 4 });
+  await page.mouse.up();
+  const [begin, end] = await ends(loss);
+  assert.ok(begin > 5 && end < 35 && end > begin, `${begin} to ${end}`);
+  assert.deepEqual(await ends(traffic), [begin, end], 'all charts show the same rounds');
+  await shot(page, 'task-zoomed');
+  await page.getByRole('button', { name: 'All rounds: Traffic' }).click();
+  assert.deepEqual(await ends(loss), [1, 40]);
+  await page.getByRole('button', { name: 'Zoom in: Loss' }).click();
+  assert.deepEqual(await ends(loss), [21, 40], 'the latest half');
+  await loss.focus();
+  await page.keyboard.press('-');
+  assert.deepEqual(await ends(loss), [2, 40]);
+  await page.keyboard.press('Escape');
+  assert.deepEqual(await ends(loss), [1, 40]);
+}
+
 /** A personalized task draws its charts while it runs, without being loaded again. */
 export async function charting(page) {
   const spec = {

@@ -68,7 +68,8 @@ export async function signingInElsewhere(page) {
 export async function readingTheReference(page) {
   const paths = Object.values((await federation.call('GET', '/openapi.json')).paths);
   const operations = paths.reduce((sum, item) => sum + Object.keys(item).length, 0);
-  await page.goto(`${federation.url}/docs/api`);
+  await page.goto(at('tasks'));
+  await page.getByRole('link', { name: 'API reference' }).click();
   await page.locator('.opblock').first().waitFor();
   assert.equal(await page.locator('.opblock').count(), operations);
   await shot(page, 'reference');

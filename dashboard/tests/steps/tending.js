@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
+import { change, metric } from '../../lib/format.js';
 import { task } from '../federation.js';
 import { PARTICIPANTS, WAIT_MS, at, completed, crowd, federation, heading, open, reading, seeing, shot } from '../stage.js';
 import { signIn } from '../window.js';
@@ -151,7 +152,11 @@ export async function comparing(page) {
   const cohort = page.getByRole('region', { name: 'Numbers' }).getByRole('row').filter({ has: page.getByRole('rowheader', { name: 'Cohort', exact: true }) });
   await cohort.waitFor();
   const rounds = await Promise.all([3, 2].map((number) => federation.call('GET', `/v1/tasks/vitals/rounds/${number}`)));
-  assert.deepEqual(await cohort.getByRole('cell').allInnerTexts(), rounds.map((round) => String(round.cohort)));
+  assert.deepEqual(await cohort.getByRole('cell').allInnerTexts(), [...rounds.map((round) => String(round.cohort)), '0']);
+  // What was measured comes first, with how far it is apart.
+  const [third, second] = rounds.map(({ metrics }) => metrics.accuracy.value);
+  const cells = await page.getByRole('region', { name: 'Numbers' }).getByRole('row').nth(1).locator('th, td').allInnerTexts();
+  assert.deepEqual(cells, ['Accuracy', metric('accuracy', third), metric('accuracy', second), change('accuracy', third, second)]);
   await shot(page, 'compare-rounds');
 }
 
@@ -183,6 +188,23 @@ export async function droppingOut(page) {
   await holds(page, 'wearables');
   assert.match(await page.getByRole('slider', { name: 'Cohort, by round' }).locator('..').innerText(), /Dropped: /);
   await federation.call('POST', '/v1/tasks/wearables/cancel', {});
+}
+
+/** A participant's page: the recent rounds that it was drawn into, and what it was lost to. */
+export async function followingAParticipant(page) {
+  const { items } = await federation.call('GET', '/v1/tasks/wearables/rounds/1/assignments');
+  const lost = items.find(({ dropped_in }) => dropped_in);
+  await page.goto(at('participants'));
+  await page.getByRole('link', { name: lost.name, exact: true }).click();
+  await heading(page, lost.name);
+  const rounds = page.getByRole('region', { name: 'Recent rounds of the participant' }).getByRole('row');
+  await rounds.filter({ hasText: 'wearables' }).getByText('no answer before the phase closed').waitFor();
+  const { items: recent } = await federation.call('GET', '/v1/tasks/ages/rounds?limit=20');
+  const places = await Promise.all(recent.map(({ number }) => federation.call('GET', `/v1/tasks/ages/rounds/${number}/assignments`)));
+  assert.equal(await rounds.filter({ hasText: 'ages' }).count(), places.filter((round) => round.items.some(({ participant }) => participant === lost.participant)).length);
+  await page.getByRole('region', { name: 'Entries of the participant' }).getByText('Participant enrolled').waitFor();
+  await shot(page, 'participant');
+  await page.getByRole('link', { name: 'round 1', exact: true }).first().waitFor();
 }
 
 export async function revoking(page) {

@@ -2,8 +2,11 @@
 
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
-import { readFileSync } from 'node:fs';
+import { openAsBlob, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { drawn } from '../../lib/code.js';
+import { figure } from '../../lib/format.js';
+import { readTensors } from '../../lib/safetensors.js';
 import { MODEL, task } from '../federation.js';
 import { HOSTILE, isText } from '../poison.js';
 import { PARTICIPANTS, WAIT_MS, at, completed, crowd, federation, heading, open, reading, said, seeing, shot, until } from '../stage.js';
@@ -72,6 +75,7 @@ export async function creating(page) {
   for (const name of ['Name', 'Rounds']) await page.locator('.field-wrong').filter({ has: page.getByLabel(name, { exact: true }) }).waitFor();
   assert.equal(await page.getByLabel('Cohort', { exact: true }).getAttribute('aria-invalid'), null);
   await page.getByLabel('Cohort', { exact: true }).fill('5');
+  await choosingAKind(page);
   await page.getByLabel('Model, as JSON').fill(JSON.stringify(MODEL));
   await page.getByLabel('Further keys').fill(JSON.stringify({ metrics: ['loss', 'accuracy', 'train_loss', 'accuracy.quantiles'], secure_aggregation: { max_corrupt_fraction: 0, max_dropout_fraction: 0.3 } }, null, 2));
   await page.getByRole('button', { name: 'Create the task' }).click();
@@ -83,6 +87,40 @@ export async function creating(page) {
   await page.getByLabel('Rounds', { exact: true }).fill('40');
   await page.getByRole('button', { name: 'Create the task' }).click();
   await heading(page, 'vitals');
+}
+
+/** A ready model by its sizes, which the page writes with its tensors. */
+async function choosingAKind(page) {
+  const kind = page.getByLabel('Kind', { exact: true });
+  const written = async () => JSON.parse(await page.getByLabel('Model, as JSON').inputValue());
+  assert.equal(await kind.inputValue(), 'linear', 'the model to begin with');
+  await kind.selectOption('mlp');
+  await page.getByLabel('Inputs', { exact: true }).fill('60');
+  await page.getByLabel('Hidden units', { exact: true }).fill('20, 8');
+  assert.deepEqual((await written()).architecture, { kind: 'mlp', inputs: 60, hidden: [20, 8], classes: 10 });
+  assert.deepEqual((await written()).tensors.map(({ name, shape }) => [name, shape]), [['fc1.weight', [20, 60]], ['fc1.bias', [20]], ['fc2.weight', [8, 20]], ['fc2.bias', [8]], ['fc3.weight', [10, 8]], ['fc3.bias', [10]]]);
+  await page.getByLabel('Hidden units', { exact: true }).fill('20, 0');
+  await page.locator('.field-wrong').filter({ has: kind }).getByText('hidden of mlp is [20,0]; it is a whole number above 0').waitFor();
+  assert.deepEqual((await written()).architecture.hidden, [20, 8], 'what was right stays');
+  await shot(page, 'new-task-kind');
+  await kind.selectOption('gru');
+  assert.equal((await written()).tensors.length, 7);
+
+  // A table: its columns are inputs, and what is predicted.
+  const csv = (text) => page.getByLabel('Columns from a table').setInputFiles({ name: 'patients.csv', mimeType: 'text/csv', buffer: Buffer.from(text) });
+  await csv('patient,age\n1,2,3\n');
+  await page.getByText('patients.csv has 3 cells in row 1 and 2 columns').waitFor();
+  await csv('patient,age,ward,readmitted\r\n4711,71,icu,yes\r\n4712,34.5,"surgery, day",no\r\n4713,50,icu,no\r\n');
+  await page.getByLabel('Use of patient').selectOption('left out');
+  assert.deepEqual((await written()).table, {
+    features: [{ column: 'age', low: 34.5, high: 71 }, { column: 'ward', one_of: ['icu', 'surgery, day'] }],
+    label: { column: 'readmitted', one_of: ['no', 'yes'] },
+  });
+  await kind.selectOption('mlp');
+  await page.getByLabel('Hidden units', { exact: true }).fill('4');
+  assert.deepEqual((await written()).architecture, { kind: 'mlp', inputs: 3, classes: 2, hidden: [4] });
+  assert.equal(await page.getByLabel('Inputs', { exact: true }).count(), 0, 'they follow from the table');
+  await shot(page, 'new-task-table');
 }
 
 /** A round ends before our eyes: nothing is loaded again. */
@@ -231,7 +269,26 @@ export async function usingModels(page) {
   await page.getByRole('heading', { name: 'Version 1 and version 9' }).waitFor();
   const row = page.getByRole('region', { name: 'Comparison of two versions' }).getByRole('row').filter({ hasText: 'Accuracy' }).first();
   assert.match(await row.innerText(), /%/);
+  await comparingTensors(page);
   await shot(page, 'task-models');
+}
+
+/** The files of both versions, compared by the page and here. */
+async function comparingTensors(page) {
+  await page.getByRole('button', { name: 'Compare the tensors' }).click();
+  const differences = page.getByRole('region', { name: 'Differences of tensors' });
+  await differences.waitFor();
+  const read = async (version) => {
+    const file = join(federation.folder, `compared-v${version}.safetensors`);
+    await federation.command('model', 'fetch', 'vitals', '--model-version', String(version), '--out', file);
+    const blob = await openAsBlob(file);
+    const { from, count } = (await readTensors(blob)).find(({ name }) => name === 'fc.weight');
+    return new Float32Array(await blob.slice(from, from + 4 * count).arrayBuffer());
+  };
+  const [before, after] = await Promise.all([1, 9].map(read));
+  const change = Math.sqrt(after.reduce((sum, value, index) => sum + (value - before[index]) ** 2, 0));
+  const cells = await differences.getByRole('row').filter({ hasText: 'fc.weight' }).getByRole('cell').allInnerTexts();
+  assert.deepEqual(cells.slice(0, 2).map((text) => text.trim()), ['10 × 60', figure(change)]);
 }
 
 /** A round in progress is not pulled away: the task is paused, its round ends, and an earlier version is published again. */
@@ -241,9 +298,13 @@ export async function rollingBack(page) {
   const scans = () => federation.call('GET', '/v1/tasks/scans');
   await until(async () => (await scans()).model_version >= 3, 'no third version comes');
   await page.goto(at('tasks/scans/models'));
+  // Rounds go on, and the page shows the newest versions.
   const rollBack = async () => {
-    await page.getByRole('button', { name: 'Roll back version 1', exact: true }).click();
-    await page.getByRole('dialog').getByRole('button', { name: 'Roll back version 1' }).click();
+    const version = (await scans()).model_version - 1;
+    const name = `Roll back version ${version}`;
+    await page.getByRole('button', { name, exact: true }).click();
+    await page.getByRole('dialog').getByRole('button', { name }).click();
+    return version;
   };
   await rollBack();
   await page.getByRole('dialog').getByText(/is in progress, from version \d+: pause the task/).waitFor();
@@ -257,10 +318,10 @@ export async function rollingBack(page) {
     const { items } = await federation.call('GET', '/v1/tasks/scans/rounds?limit=1');
     return ['COMPLETED', 'FAILED'].includes(items[0].state) && rounds_completed > 0;
   }, 'the round does not end');
-  await rollBack();
-  await page.getByText('version 1, again').waitFor();
+  const version = await rollBack();
+  await page.getByText(`version ${version}, again`).waitFor();
   await shot(page, 'rolled-back');
   const { model_version } = await scans();
-  assert.equal((await federation.call('GET', `/v1/tasks/scans/models/${model_version}`)).parent, 1);
+  assert.equal((await federation.call('GET', `/v1/tasks/scans/models/${model_version}`)).parent, version);
   await federation.call('POST', '/v1/tasks/scans/cancel', {});
 }

@@ -1,7 +1,9 @@
-"""Three silos of two processes each, under secure aggregation, against FedAvg of plain.py in one process. exact.py [EXAMPLE…]
+"""Three silos of two processes each, under secure aggregation, against FedAvg of plain.py in one process. exact.py [EXAMPLE EXAMPLE EXAMPLE]
 
-Each round is held against FedAvg from the model that it began with: no coordinate is apart by more than the grid of quantization and 1e-6 of
-its tensor's largest. Besides, the last model is held against three rounds of FedAvg without any of ours, to 1e-6 of its length. Needs TRIBUTARY_BINARY; ends with 77, and says SKIPPED, without PyTorch.
+Each silo runs another example: ddp.py, fsdp.py and tensor.py, or those that are named. Each round is compared with FedAvg from the model
+that it began with: no coordinate is apart by more than the grid of quantization and 1e-6 of its tensor's largest. Besides, the last model is
+compared with three rounds of FedAvg without any of ours, to 1e-6 of its length. Needs TRIBUTARY_BINARY; ends with 77, and says SKIPPED,
+without PyTorch.
 """
 import importlib.util
 import json
@@ -20,6 +22,7 @@ from federation import Federation  # noqa: E402
 from folder import SILO, Folder, distance  # noqa: E402
 from safetensors.torch import load_file  # noqa: E402
 
+TASK = "silos"
 ROUNDS, SILOS, MAX_WEIGHT, CLIP_RANGE, BITS = 3, 3, 512, 1.0, 32
 #: Units of 1.0 for a weight of 1 (learning/src/quantize.rs). Each silo's error is below one unit, of a sum that is divided by all weights.
 LEVELS = (2 ** (BITS - 1) - 1) // (SILOS * MAX_WEIGHT)
@@ -75,20 +78,20 @@ def job_of_round(seen, number):
     return json.loads(kept[-1].read_text())
 
 
-def run(federation, example):
+def run(federation, examples):
     begun = time.monotonic()
-    federation.create(task(example))
-    script = shlex.quote(str(SILO / f"{example}.py"))
-    jobs = [federation.path / f"seen-{example}-{site}" for site in range(SILOS)]
+    federation.create(task(TASK))
+    jobs = [federation.path / f"seen-{site}" for site in range(SILOS)]
     silos = []
-    for site, seen in enumerate(jobs):
+    for site, (example, seen) in enumerate(zip(examples, jobs, strict=True)):
         seen.mkdir()
+        script = shlex.quote(str(SILO / f"{example}.py"))
         # Each job is kept, for its seed. Nothing is measured before a training.
         keep = f'! grep -q "evaluate" "$TRIBUTARY_JOB/job.json" || exit 75; cp "$TRIBUTARY_JOB/job.json" {shlex.quote(str(seen))}/$(basename "$TRIBUTARY_JOB").json'
         launch = f"{keep} && exec {shlex.quote(sys.executable)} -m torch.distributed.run --standalone --nproc-per-node {{processes}} {script} {site}"
-        silos.append(federation.silo(example, site, launch, "--trainer-processes", "2"))
-    federation.finish(example, silos)
-    models = [load_file(federation.model(example, version)) for version in range(ROUNDS + 1)]
+        silos.append(federation.silo(TASK, site, launch, "--trainer-processes", "2"))
+    federation.finish(TASK, silos)
+    models = [load_file(federation.model(TASK, version)) for version in range(ROUNDS + 1)]
     chain, worst = {name: value.double() for name, value in models[0].items()}, 0.0
     for number in range(1, ROUNDS + 1):
         asked = [job_of_round(seen, number) for seen in jobs]
@@ -100,16 +103,14 @@ def run(federation, example):
         chain, _ = average({name: value.float() for name, value in chain.items()}, asked)
     moved, apart = distance(models[ROUNDS], models[0]), distance(models[ROUNDS], chain)
     print(
-        f"{example:<8} {SILOS} silos × 2 processes, {ROUNDS} rounds, masked: {apart:.1e} from FedAvg of one process (moved by {moved:.1e}); "
+        f"{', '.join(examples)}: {SILOS} silos × 2 processes, {ROUNDS} rounds, masked: {apart:.1e} from FedAvg of one process (moved by {moved:.1e}); "
         f"worst coordinate of a round at {worst:.2f} of what is allowed (grid {allowed:.1e} + 1e-6); {time.monotonic() - begun:.0f} s",
         flush=True,
     )
     if moved < 1e-2 or not worst <= 1.0 or not apart <= 1e-6:
-        raise AssertionError(f"{example}: the published model is not FedAvg of one process")
+        raise AssertionError(f"{examples}: the published model is not FedAvg of one process")
 
 
 if __name__ == "__main__":
-    examples = sys.argv[1:] or ["ddp", "fsdp", "tensor"]
-    for chosen in examples:
-        with Federation() as running:
-            run(running, chosen)
+    with Federation() as running:
+        run(running, sys.argv[1:] or ["ddp", "fsdp", "tensor"])

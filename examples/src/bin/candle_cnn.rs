@@ -1,7 +1,7 @@
 //! An app's own convolutional network in candle: five participants learn to read digits, each from its own share.
 //!
 //! The network exists in this file only. The task lists its tensors, and [`CandleTrainer`] follows the task's plan. Run it with `cargo
-//! run --release -p examples --features candle --bin candle_cnn`.
+//! run --release -p examples --bin candle_cnn`.
 
 use anyhow::{Result, ensure};
 use client_sdk::candle_trainer::candle_core::{self, D, DType, Tensor};

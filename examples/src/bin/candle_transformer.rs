@@ -2,7 +2,7 @@
 //!
 //! Each text repeats three letters, so attention must find the letter three places back. The participants share the body of the
 //! model; the last layer is personal ([`FedPer`](client_sdk::personalize::FedPer)). Run it with `cargo run --release -p examples
-//! --features candle --bin candle_transformer`.
+//! --bin candle_transformer`.
 
 use anyhow::{Result, ensure};
 use client_sdk::candle_trainer::candle_core::{self, D, DType, Tensor};

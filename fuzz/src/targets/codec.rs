@@ -2,7 +2,7 @@
 //!
 //! The first byte selects the codec; the rest is an upload to expand, or the words of a summable one.
 
-use learning::compress::{CompactUpdate, Residual, UpdateCodec, Upload};
+use learning::compress::{CompactUpdate, Residual, Upload, WeightedCodec};
 use learning::parameters::{Layout, TensorSpec};
 use learning::privacy::ExactSum;
 use learning::quantize::QuantizationParams;
@@ -19,7 +19,7 @@ const SPECS: [Compression; 5] = [
     Compression::LowRank { rank: 2, bits: 4, error_feedback: true },
 ];
 
-fn codec(spec: &Compression) -> UpdateCodec {
+fn codec(spec: &Compression) -> WeightedCodec {
     let tensor = |(index, shape): (usize, Vec<u64>)| TensorSpec { name: format!("t{index}"), shape };
     let layout = Layout::new([vec![5, 6], vec![5], vec![3]].into_iter().enumerate().map(tensor).collect());
     let params = QuantizationParams {
@@ -31,7 +31,7 @@ fn codec(spec: &Compression) -> UpdateCodec {
         max_cohort: 8,
         metrics: 1,
     };
-    UpdateCodec::new(Some(spec), &layout.expect("three tensors"), params).expect("parameters that leave headroom")
+    WeightedCodec::new(Some(spec), &layout.expect("three tensors"), params).expect("parameters that leave headroom")
 }
 
 pub fn run(data: &[u8]) {
@@ -50,7 +50,7 @@ pub fn run(data: &[u8]) {
     assert!((1..=3).contains(&decoded.mean.weight), "{decoded:?}");
 }
 
-fn expanded(codec: &UpdateCodec, bytes: &[u8]) -> Option<Vec<u32>> {
+fn expanded(codec: &WeightedCodec, bytes: &[u8]) -> Option<Vec<u32>> {
     let expanded = codec.expand(bytes);
     assert_eq!(codec.check(bytes).err(), expanded.as_ref().err().copied(), "one judgement, with and without the words");
     let words = expanded.ok()?;
@@ -58,7 +58,7 @@ fn expanded(codec: &UpdateCodec, bytes: &[u8]) -> Option<Vec<u32>> {
     Some(words)
 }
 
-fn summable(codec: &UpdateCodec, bytes: &[u8]) -> Option<Vec<u32>> {
+fn summable(codec: &WeightedCodec, bytes: &[u8]) -> Option<Vec<u32>> {
     let mask = u32::MAX >> (32 - u32::from(codec.modulus_bits()));
     let words: Vec<u32> = bytes.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word) & mask).collect();
     let mut inspector = codec.inspector()?;

@@ -258,8 +258,9 @@ impl Builder {
             let value = assembly.sources[id.0].as_ref().map_or(ValueId(u32::MAX), number);
             Output { name: name.clone(), value }
         };
+        let version = if self.running.is_empty() { Graph::VERSION } else { Graph::BATCH_STATISTICS };
         Graph {
-            version: Graph::VERSION,
+            version,
             // Found once the graph is complete.
             lengths: None,
             parameters: parameters.iter().map(parameter).collect(),

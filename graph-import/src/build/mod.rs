@@ -5,7 +5,7 @@ mod finish;
 mod names;
 mod shape;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use graph::{Element, Input, Operation, Reduction, Size};
@@ -82,6 +82,8 @@ pub(crate) struct Builder {
     place: String,
     /// Nodes that read a parameter, by its position among the initializers.
     pub(crate) readers: BTreeMap<usize, Readers>,
+    /// Running statistics that training moves.
+    running: BTreeSet<Id>,
 }
 
 type Result<T> = std::result::Result<T, String>;
@@ -98,6 +100,7 @@ impl Builder {
             stored: 0,
             place: String::new(),
             readers: BTreeMap::new(),
+            running: BTreeSet::new(),
         }
     }
 
@@ -175,6 +178,24 @@ impl Builder {
             let (name, values) = (initializer.name.clone(), std::mem::take(&mut initializer.values));
             self.values[id.0].known = Some(vec![Data::F32(Rc::unwrap_or_clone(values))]);
             self.values[id.0].origin = Origin::Constant(name);
+        }
+    }
+
+    /// Keeps the running statistics of a batch normalization as parameters, if both are some.
+    pub(crate) fn keep_running(&mut self, statistics: [Id; 2]) -> bool {
+        let are_parameters = statistics.iter().all(|id| self.initializer(*id).is_some());
+        if are_parameters {
+            self.running.extend(statistics);
+        }
+        are_parameters
+    }
+
+    /// Makes constants of parameters, by their positions among the initializers, if no batch normalization moves them.
+    pub(crate) fn freeze_others(&mut self, is_statistic: impl Fn(usize) -> bool) {
+        for id in (0..self.values.len()).map(Id) {
+            if self.initializer(id).is_some_and(|(number, _)| is_statistic(number)) && !self.running.contains(&id) {
+                self.freeze(id);
+            }
         }
     }
 

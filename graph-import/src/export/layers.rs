@@ -113,8 +113,11 @@ pub(super) fn group_norm(w: &mut Writer<'_>, groups: u32, epsilon: f32, x: &[usi
     w.node_to("Add", &[&scaled, &bias], &names.output, vec![]);
 }
 
-pub(super) fn batch_norm(w: &mut Writer<'_>, epsilon: f32, names: &Names) {
-    w.node_to("BatchNormalization", &names.all(), &names.output, vec![float("epsilon", epsilon)]);
+pub(super) fn batch_norm(w: &mut Writer<'_>, epsilon: f32, momentum: Option<f32>, names: &Names) {
+    let mut attributes = vec![float("epsilon", epsilon)];
+    // ONNX has the share of the running statistics, and the file is for predictions.
+    attributes.extend(momentum.map(|momentum| float("momentum", 1.0 - momentum)));
+    w.node_to("BatchNormalization", &names.all(), &names.output, attributes);
 }
 
 pub(super) fn resize(

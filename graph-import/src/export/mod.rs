@@ -26,7 +26,7 @@ const IR_VERSION: i64 = 8;
 const OPSET: i64 = 18;
 
 /// Writes a graph as an ONNX file (opset 18). Inputs, outputs and parameters keep their names. Parameters are initializers, and
-/// constants are nodes. The batch is the symbolic size `batch`, the length of sequences is `length`. Dropout is left out: the
+/// constants are nodes. Running variances below 0 are written as 0, which a graph computes with. The batch is the symbolic size `batch`, the length of sequences is `length`. Dropout is left out: the
 /// file is for predictions.
 ///
 /// `parameters` has the values of all parameters in the graph's order, each in row-major order. `metadata` becomes the
@@ -118,11 +118,17 @@ fn write_parameters(writer: &mut Writer<'_>, graph: &Graph, values: &[f32]) -> R
     if values.len() != expected {
         return Err(ExportError::Parameters { expected, found: values.len() });
     }
+    let variances: BTreeSet<usize> = graph.batch_statistics().iter().map(|layer| layer.variance).collect();
     let mut rest = values;
-    for parameter in &graph.parameters {
+    for (position, parameter) in graph.parameters.iter().enumerate() {
         let (own, after) = rest.split_at(count(&parameter.shape));
         rest = after;
-        writer.floats(&parameter.name, &parameter.shape, own);
+        if variances.contains(&position) {
+            let own: Vec<f32> = own.iter().map(|value| value.max(0.0)).collect();
+            writer.floats(&parameter.name, &parameter.shape, &own);
+        } else {
+            writer.floats(&parameter.name, &parameter.shape, own);
+        }
     }
     Ok(())
 }

@@ -43,7 +43,7 @@ pub(super) fn write(w: &mut Writer<'_>, node: &Node, results: Range<u32>) -> Res
             let x = node.inputs.first().map_or(&[][..], |x| &w.kind(*x).shape).to_vec();
             layers::group_norm(w, *groups, *epsilon, &x, &names);
         }
-        Operation::BatchNorm { epsilon } => layers::batch_norm(w, *epsilon, &names),
+        Operation::BatchNorm { epsilon, momentum } => layers::batch_norm(w, *epsilon, *momentum, &names),
         // A prediction drops nothing.
         Operation::Dropout { rate: _ } => w.node_to("Identity", &names.all(), &names.output, vec![]),
         Operation::Reshape { to } => movement::reshape(w, to, &names)?,

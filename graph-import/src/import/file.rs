@@ -2,11 +2,11 @@
 
 use std::rc::Rc;
 
-use graph::Graph;
+use graph::{Element, Graph};
 
 use crate::data::{self, Data};
 use crate::error::{ImportError, Warning};
-use crate::proto;
+use crate::{proto, traps};
 
 /// A parameter's name, shape and first values.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,4 +61,23 @@ pub(super) fn read(tensor: proto::Tensor, warnings: &mut Vec<Warning>) -> Result
         data @ (Data::I64(_) | Data::Bool(_)) => Shared::Others(data),
     };
     Ok(Stored { name, shape, data })
+}
+
+/// Makes initializers of the named floats in `Constant` nodes, if the file has no others: PaddlePaddle writes weights so.
+pub(super) fn weights_to_initializers(graph: &mut proto::Graph) {
+    let is_float = |tensor: &proto::Tensor| data::element_of(tensor.element) == Ok(Element::F32);
+    if graph.initializers.iter().any(is_float) {
+        return;
+    }
+    let is_weight = |tensor: &proto::Tensor| is_float(tensor) && data::count(&tensor.dims).is_ok_and(|count| count > 1);
+    for node in std::mem::take(&mut graph.nodes) {
+        match (&node.outputs[..], &node.attributes[..]) {
+            ([name], [proto::Attribute { tensor: Some(tensor), .. }])
+                if node.operator == "Constant" && !traps::is_invented(name) && is_weight(tensor) =>
+            {
+                graph.initializers.push(proto::Tensor { name: name.clone(), ..tensor.clone() });
+            }
+            _ => graph.nodes.push(node),
+        }
+    }
 }

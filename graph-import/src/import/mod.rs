@@ -28,6 +28,7 @@ pub fn import(bytes: &[u8], options: &Options) -> Result<Imported, ImportError> 
     let (model, mut file, opset) = decode::model(bytes)?;
     let mut warnings = Vec::new();
     let mut stored = Vec::new();
+    file::weights_to_initializers(&mut file);
     for tensor in std::mem::take(&mut file.initializers) {
         stored.push(file::read(tensor, &mut warnings)?);
     }

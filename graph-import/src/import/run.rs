@@ -11,7 +11,7 @@ use crate::data::{self, Data};
 use crate::decode::{is_onnx, opset};
 use crate::error::{ImportError, Place, Warning};
 use crate::lower::{self, Context};
-use crate::options::Options;
+use crate::options::{BatchNorm, Options};
 use crate::points::Points;
 use crate::proto::{Attribute, Function, Graph, Model, Node};
 use crate::traps;
@@ -120,8 +120,8 @@ impl<'a> Run<'a> {
             return false;
         }
         let is_single = shape.is_empty() || (values.len() == 1 && traps::is_invented(name));
-        let looks_constant =
-            is_single || traps::is_running_statistic(name) || values.iter().any(|value| !value.is_finite());
+        let is_frozen = traps::is_running_statistic(name) && self.options.batch_norm == BatchNorm::Frozen;
+        let looks_constant = is_single || is_frozen || values.iter().any(|value| !value.is_finite());
         self.options.parameters.contains(name) || !looks_constant
     }
 
@@ -231,6 +231,7 @@ impl<'a> Run<'a> {
             inputs,
             opset,
             dropout: self.options.dropout,
+            batch_norm: self.options.batch_norm,
             warnings: &mut self.warnings,
             place,
         };
@@ -323,11 +324,18 @@ impl<'a> Run<'a> {
         if !self.has_batch_norm {
             self.warnings.append(&mut self.folded);
         }
+        let (names, trained) = (&self.file_names, &self.options.parameters);
+        self.builder
+            .freeze_others(|number| traps::is_running_statistic(&names[number]) && !trained.contains(&names[number]));
         let readers = std::mem::take(&mut self.builder.readers);
         let finished = self.builder.finish(&outputs).map_err(|(name, why)| ImportError::Node {
             place: Place { number: 0, name, operator: "computed sizes".to_owned() },
             why,
         })?;
+        if finished.parameters.is_empty() {
+            let what = "the outputs depend on no float initializer, so there is nothing to train";
+            return Err(ImportError::Model(what.to_owned()));
+        }
         for number in &finished.numbers {
             let name = &self.file_names[*number];
             if let Some(Readers { names, .. }) = readers.get(number).filter(|readers| readers.names.len() > 1)
@@ -367,12 +375,15 @@ impl<'a> Run<'a> {
         for name in all {
             let wrong = |why: &str| ImportError::Output { name: name.clone(), why: why.to_owned() };
             let Some(id) = self.look_up(name) else { return Err(wrong("no node computes it")) };
-            let is_batch = self.builder.rank(id) > 0
-                && self.builder.fit(&self.builder.dims(id, 0)).is_ok_and(|size| size == Size::BATCH);
-            if is_batch {
+            let is_batch =
+                |&axis: &usize| self.builder.fit(&self.builder.dims(id, axis)).is_ok_and(|size| size == Size::BATCH);
+            let batch = (0..self.builder.rank(id)).find(is_batch);
+            if batch == Some(0) {
                 outputs.push((self.options.names.get(name).unwrap_or(name).clone(), id));
             } else if outputs.is_empty() || !wanted.is_empty() {
-                return Err(wrong("its first axis must be the batch; choose another output"));
+                let seen =
+                    batch.map_or_else(|| "it has no batch".to_owned(), |axis| format!("its axis {axis} is the batch"));
+                return Err(wrong(&format!("{seen}; the first axis must be: export it so, or choose another output")));
             } else {
                 self.warnings.push(Warning::DroppedOutput(name.clone()));
             }

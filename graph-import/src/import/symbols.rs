@@ -51,8 +51,8 @@ pub(super) fn resolve(
         .collect();
     if others.len() > 1 || (!others.is_empty() && !options.length.is_empty()) {
         return Err(ImportError::Model(format!(
-            "the inputs have several symbolic sizes besides the batch ({}); say which are the length of sequences, and \
-             fix the others",
+            "the inputs have several symbolic sizes besides the batch ({}); name those of the length of sequences with `length`, \
+             and fix the others with `size`",
             others.into_iter().collect::<Vec<_>>().join(", ")
         )));
     }
@@ -129,7 +129,7 @@ fn input(
         });
     }
     if shape.is_empty() {
-        return Err(wrong(value, "it is a single number without a batch; give its value at import"));
+        return Err(wrong(value, "it is a single number without a batch; give its value with `value`"));
     }
     let name = options.names.get(&value.name).unwrap_or(&value.name).clone();
     Ok(Input { name, element, shape })

@@ -3,8 +3,8 @@
 use prost::Message as _;
 
 use super::import;
-use crate::error::ImportError;
-use crate::options::Options;
+use crate::error::{ImportError, Warning};
+use crate::options::{BatchNorm, Options};
 use crate::proto::{
     Attribute, Dimension, Function, Graph, Model, Node, OperatorSet, Shape, Size, Tensor, TensorType, ValueInfo,
     ValueType, element,
@@ -168,4 +168,124 @@ fn attributes_of_many_numbers_are_rejected() {
     let equation = "a".repeat(1 << 20);
     let einsum = node("Einsum", &["x", "x"], vec![text("equation", &format!("{equation},{equation}->{equation}"))]);
     assert!(rejected(&file(&[4], Vec::new(), vec![einsum])).contains("is not supported"));
+}
+
+#[test]
+fn parts_without_positions_are_left_out_of_a_concatenation() {
+    let slice =
+        Node { outputs: vec!["none".to_owned()], ..node("Slice", &["x", "start", "start", "axis"], Vec::new()) };
+    let joined = Node { outputs: vec!["both".to_owned()], ..node("Concat", &["none", "x"], vec![integer("axis", 1)]) };
+    let initializers = vec![integers("start", &[1], &[2]), integers("axis", &[1], &[1]), floats("w", &[4], 4)];
+    let mul = node("Mul", &["both", "w"], Vec::new());
+    let imported =
+        import(&file(&[4], initializers, vec![slice, joined, mul]).encode_to_vec(), &Options::default()).unwrap();
+    assert_eq!(imported.graph.nodes.len(), 1, "{:?}", imported.graph.nodes);
+}
+
+#[test]
+fn output_with_the_batch_elsewhere_is_rejected_with_its_axis() {
+    let mul = Node { outputs: vec!["z".to_owned()], ..node("Mul", &["x", "w"], Vec::new()) };
+    let turned = node("Transpose", &["z"], vec![list("perm", vec![1, 0])]);
+    let said = rejected(&file(&[4], vec![floats("w", &[4], 4)], vec![mul, turned]));
+    assert!(said.contains("output `y`: its axis 1 is the batch; the first axis must be"), "{said}");
+}
+
+#[test]
+fn input_that_is_a_single_number_is_replaced_by_its_value() {
+    let mul = Node { outputs: vec!["z".to_owned()], ..node("Mul", &["x", "w"], Vec::new()) };
+    let scaled = node("Mul", &["z", "rate"], Vec::new());
+    let mut file = file(&[4], vec![floats("w", &[4], 4)], vec![mul, scaled]);
+    let graph = file.graph.as_mut().unwrap();
+    let tensor = TensorType { element: element::FLOAT, shape: Some(Shape { dims: Vec::new() }) };
+    graph.inputs.push(ValueInfo { name: "rate".to_owned(), kind: Some(ValueType { tensor: Some(tensor) }) });
+    let said = rejected(&file);
+    assert!(said.contains("input `rate`: it is a single number") && said.contains("`value`"), "{said}");
+    let options = Options { values: [("rate".to_owned(), 0.5)].into(), ..Options::default() };
+    let imported = import(&file.encode_to_vec(), &options).unwrap();
+    assert_eq!(imported.graph.inputs.len(), 1);
+}
+
+#[test]
+fn weights_in_constant_nodes_are_parameters_if_there_are_no_initializers() {
+    let constant = |name: &str, tensor: Tensor| {
+        let value = Attribute { name: "value".to_owned(), tensor: Some(tensor), ..Attribute::default() };
+        Node { outputs: vec![name.to_owned()], ..node("Constant", &[], vec![value]) }
+    };
+    let weight = constant("linear_0.w_0", floats("", &[4], 4));
+    let half = constant("/half", floats("", &[4], 4));
+    let nodes = vec![
+        weight,
+        half,
+        Node { outputs: vec!["z".to_owned()], ..node("Mul", &["x", "linear_0.w_0"], Vec::new()) },
+        node("Add", &["z", "/half"], Vec::new()),
+    ];
+    let read = |initializers| import(&file(&[4], initializers, nodes.clone()).encode_to_vec(), &Options::default());
+    let imported = read(Vec::new()).unwrap();
+    let names: Vec<_> = imported.parameters.iter().map(|tensor| tensor.name.as_str()).collect();
+    assert_eq!(names, ["linear_0.w_0"]);
+    // Beside initializers, a constant is one.
+    let said = read(vec![floats("unused", &[4], 4)]).unwrap_err().to_string();
+    assert!(said.contains("depend on no float initializer"), "{said}");
+}
+
+/// A file with a batch normalization of this momentum, and the names of its statistics.
+fn normalized(momentum: f32, names: [&str; 2]) -> Model {
+    let mut tensors: Vec<Tensor> = ["scale", "bias"].map(|name| floats(name, &[3], 3)).into();
+    tensors.extend(names.map(|name| floats(name, &[3], 3)));
+    tensors.push(integers("num_batches_tracked", &[], &[7]));
+    let attribute = Attribute { name: "momentum".to_owned(), float: momentum, ..Attribute::default() };
+    let mode = integer("training_mode", 1);
+    let inputs = ["x", "scale", "bias", names[0], names[1]];
+    file(&[3, 4], tensors, vec![node("BatchNormalization", &inputs, vec![attribute, mode])])
+}
+
+fn by_batch() -> Options {
+    Options { batch_norm: BatchNorm::Batch, ..Options::default() }
+}
+
+#[test]
+fn running_statistics_become_parameters() {
+    for names in [["bn.running_mean", "bn.running_var"], ["mean", "variance"]] {
+        let onnx = normalized(0.9, names).encode_to_vec();
+        let frozen = import(&onnx, &Options::default()).unwrap();
+        // Both have the same elements.
+        assert_eq!((frozen.graph.version, frozen.graph.constants.len()), (1, 1));
+        assert!(frozen.graph.batch_statistics().is_empty());
+        assert!(matches!(frozen.warnings[0], Warning::FrozenBatchNorm(_)));
+        let found = import(&onnx, &by_batch()).unwrap();
+        assert!(!found.warnings.iter().any(|warning| matches!(warning, Warning::FrozenBatchNorm(_))));
+        let graph = &found.graph;
+        assert_eq!((graph.version, graph.constants.len()), (2, 0), "{graph:?}");
+        let layer = graph.batch_statistics()[0];
+        assert_eq!([layer.mean, layer.variance].map(|position| graph.parameters[position].name.as_str()), names);
+        // The nearest decimal number, not 1 - 0.9 in 32 bits.
+        assert!((layer.momentum - 0.1).abs() < f32::EPSILON / 16.0);
+        let file = crate::export(graph, &[-1.0; 12], &[]).unwrap();
+        let again = import(&file, &by_batch()).unwrap();
+        assert_eq!(&again.graph, graph);
+        let values = |name: &str| &again.parameters.iter().find(|tensor| tensor.name == name).unwrap().values;
+        assert_eq!((values(names[0]), values(names[1])), (&vec![-1.0; 3], &vec![0.0; 3]), "a variance is at least 0");
+    }
+}
+
+#[test]
+fn statistics_that_stay_constant_freeze_their_layer() {
+    let onnx = normalized(0.9, ["mean", "variance"]).encode_to_vec();
+    let found = import(&onnx, &Options { constants: vec!["mean".into()], ..by_batch() }).unwrap();
+    assert!(found.graph.batch_statistics().is_empty() && found.graph.version == 1);
+    assert!(matches!(found.warnings[0], Warning::FrozenBatchNorm(_)), "{:?}", found.warnings);
+    let said = import(&normalized(1.0, ["mean", "variance"]).encode_to_vec(), &by_batch()).unwrap_err().to_string();
+    assert!(said.contains("its momentum is 1; from 0 to below 1 is right"), "{said}");
+}
+
+#[test]
+fn statistics_that_nothing_normalizes_by_stay_constants() {
+    let shift = node("Add", &["x", "other.running_mean"], Vec::new());
+    let mut scale = node("Mul", &["y", "w"], Vec::new());
+    scale.outputs = vec!["z".to_owned()];
+    let mut model = file(&[3], vec![floats("other.running_mean", &[3], 3), floats("w", &[3], 3)], vec![shift, scale]);
+    model.graph.as_mut().unwrap().outputs[0].name = "z".to_owned();
+    let found = import(&model.encode_to_vec(), &by_batch()).unwrap();
+    let names: Vec<_> = found.parameters.iter().map(|tensor| tensor.name.as_str()).collect();
+    assert_eq!((names, found.graph.constants.len()), (vec!["w"], 1));
 }

@@ -4,7 +4,7 @@ use graph::{Activation, Arithmetic, Comparison, Element, Logic, Operation, Size}
 
 use crate::build::{Builder, Id};
 use crate::error::{Place, Warning};
-use crate::options::Dropout;
+use crate::options::{BatchNorm, Dropout};
 use crate::proto::Node;
 
 pub(super) type Result<T> = std::result::Result<T, String>;
@@ -16,6 +16,7 @@ pub(crate) struct Context<'a> {
     pub(crate) inputs: Vec<Option<Id>>,
     pub(crate) opset: i64,
     pub(crate) dropout: Dropout,
+    pub(crate) batch_norm: BatchNorm,
     pub(crate) warnings: &'a mut Vec<Warning>,
     pub(crate) place: &'a Place,
 }

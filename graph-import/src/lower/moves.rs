@@ -160,6 +160,11 @@ pub(super) fn concat(c: &mut Context<'_>) -> Result<Id> {
     let rank = inputs.iter().map(|id| c.builder.rank(*id)).max().unwrap_or(0);
     inputs.retain(|id| c.builder.rank(*id) == rank || c.builder.shapes(*id).iter().any(|shape| shape != &[0]));
     let axis = c.axis(c.int("axis", 0), rank)?;
+    // So does a part without positions along the axis. One part stays if all are empty.
+    let is_empty = |id: Id| c.builder.dims(id, axis as usize).iter().all(|size| *size == 0);
+    let first = inputs.first().copied();
+    inputs.retain(|id| c.builder.rank(*id) != rank || !is_empty(*id));
+    inputs.extend(first.filter(|_| inputs.is_empty()));
     match inputs[..] {
         [one] => Ok(one),
         _ => c.add(Operation::Concat { axis }, &inputs),

@@ -6,7 +6,7 @@ use super::context::{Context, Result, small};
 use crate::build::Id;
 use crate::data::Data;
 use crate::error::Warning;
-use crate::options::Dropout;
+use crate::options::{BatchNorm, Dropout};
 
 pub(super) fn softmax(c: &mut Context<'_>) -> Result<Id> {
     let x = c.input(0)?;
@@ -102,19 +102,44 @@ pub(super) fn group(c: &mut Context<'_>) -> Result<Id> {
     c.add(Operation::GroupNorm { groups: small(groups, "num_groups")?, epsilon: epsilon(c) }, &inputs)
 }
 
-/// Normalizes by the running statistics, which become constants; later results are these statistics.
+/// Normalizes by the running statistics, which become constants, or in training by the batch; later results are the
+/// running statistics.
 pub(super) fn batch(c: &mut Context<'_>) -> Result<Vec<Id>> {
     let inputs = [c.input(0)?, c.input(1)?, c.input(2)?, c.input(3)?, c.input(4)?];
     if c.builder.rank(inputs[0]) < 2 {
         return Err("its input has no channels".to_owned());
     }
-    c.builder.freeze(inputs[3]);
-    c.builder.freeze(inputs[4]);
-    if c.int("training_mode", 0) != 0 {
-        c.warnings.push(Warning::FrozenBatchNorm(c.place.clone()));
+    let statistics = [inputs[3], inputs[4]];
+    let momentum = match c.batch_norm {
+        BatchNorm::Batch if c.builder.keep_running(statistics) => Some(momentum(c)?),
+        BatchNorm::Batch => {
+            c.warnings.push(Warning::FrozenBatchNorm(c.place.clone()));
+            None
+        }
+        BatchNorm::Frozen => {
+            if c.int("training_mode", 0) != 0 {
+                c.warnings.push(Warning::FrozenBatchNorm(c.place.clone()));
+            }
+            None
+        }
+    };
+    if momentum.is_none() {
+        statistics.into_iter().for_each(|id| c.builder.freeze(id));
     }
-    let y = c.add(Operation::BatchNorm { epsilon: epsilon(c) }, &inputs)?;
+    let y = c.add(Operation::BatchNorm { epsilon: epsilon(c), momentum }, &inputs)?;
     Ok(vec![y, inputs[3], inputs[4]])
+}
+
+/// The share of a batch in the running statistics. ONNX has the share of the statistics before, as a float near the
+/// decimal number that was meant.
+fn momentum(c: &Context<'_>) -> Result<f32> {
+    let kept = c.float("momentum", 0.9);
+    let share = (1e6 * (1.0 - f64::from(kept))).round() / 1e6;
+    if share > 0.0 && share <= 1.0 {
+        #[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant")]
+        return Ok(share as f32);
+    }
+    Err(format!("its momentum is {kept}; from 0 to below 1 is right"))
 }
 
 pub(super) fn dropout(c: &mut Context<'_>) -> Result<Id> {

@@ -2,7 +2,10 @@
 
 use serde_json::Value;
 
-use crate::{Constant, Graph, GraphError, GraphModel, Node, Operation, Padding, Point, ValueId, Values, decode, infer};
+use crate::{
+    BatchStatistics, Constant, Graph, GraphError, GraphModel, Node, Operation, Padding, Point, ValueId, Values, decode,
+    infer,
+};
 
 /// A graph of one product, with `nodes` after it.
 fn graph(nodes: &str) -> String {
@@ -219,7 +222,52 @@ fn windows_of_a_convolution_are_bounded() {
 fn names_and_version_are_checked() {
     let twice = graph("").replace(r#""parameters":["#, r#""parameters":[{"name":"w","shape":[1]},"#);
     assert!(rejected(&twice).contains("has the name of another one"));
-    assert!(rejected(&graph("").replace(r#""version":1"#, r#""version":2"#)).contains("has the format 2"));
+    assert!(rejected(&graph("").replace(r#""version":1"#, r#""version":3"#)).contains("has the format 3"));
     assert!(rejected(&"[".repeat(100_000)).contains("no graph"));
     assert!(rejected(&" ".repeat(super::MAX_BYTES + 1)).contains("more than 524288 bytes"));
+}
+
+/// A graph of a product and a batch normalization of this form.
+fn normalized(version: u32, norm: &str) -> String {
+    let parameters = ["scale", "bias", "mean", "variance"].map(|name| format!(r#",{{"name":"{name}","shape":[3]}}"#));
+    let nodes = format!(r#",{{"do":{{"batch_norm":{norm}}},"of":[6,2,3,4,5]}}"#);
+    graph(&nodes)
+        .replace(r#""version":1"#, &format!(r#""version":{version}"#))
+        .replace(r#""shape":[2,3]}"#, &format!(r#""shape":[2,3]}}{}"#, parameters.concat()))
+        .replace(r#""value":2"#, r#""value":7"#)
+}
+
+#[test]
+fn batch_statistics_are_found() {
+    let frozen = decode(normalized(1, r#"{"epsilon":0.001}"#).as_bytes()).unwrap();
+    assert!(frozen.batch_statistics().is_empty() && frozen.running_statistics().is_empty());
+    assert_eq!(frozen.least_batch(1), Ok(1));
+    let told = normalized(2, r#"{"epsilon":0.001,"momentum":0.1}"#);
+    let by_batch = decode(told.as_bytes()).unwrap();
+    let layer = BatchStatistics { node: 1, mean: 3, variance: 4, momentum: 0.1 };
+    assert_eq!(by_batch.batch_statistics(), [layer]);
+    assert_eq!(by_batch.running_statistics().into_iter().collect::<Vec<_>>(), [3, 4]);
+    // One example has one value for each channel.
+    assert_eq!(by_batch.least_batch(1), Ok(2));
+    let written = String::from_utf8(crate::encode(&by_batch).unwrap()).unwrap();
+    assert!(written.contains(r#""momentum":0.1"#), "{written}");
+    assert!(!String::from_utf8(crate::encode(&frozen).unwrap()).unwrap().contains("momentum"));
+}
+
+#[test]
+fn misused_batch_statistics_are_rejected() {
+    let right = normalized(2, r#"{"epsilon":0.001,"momentum":0.1}"#);
+    for (json, why) in [
+        (right.replace(r#""momentum":0.1"#, r#""momentum":0.0"#), "momentum is 0; it must be above 0"),
+        (right.replace(r#""momentum":0.1"#, r#""momentum":1.5"#), "momentum is 1.5"),
+        (right.replace(r#""version":2"#, r#""version":1"#), "which graphs of the format 2 have; this is 1"),
+        // The bias is also the mean; the mean is also the variance; x is the mean.
+        (right.replace("[6,2,3,4,5]", "[6,2,3,3,5]"), "parameter `bias`: is a running statistic"),
+        (right.replace("[6,2,3,4,5]", "[6,2,3,4,4]"), "parameter `mean`: is a running statistic"),
+        (right.replace("[6,2,3,4,5]", "[6,2,3,4,0]"), "its mean and variance must be parameters"),
+        (right.replace(r#""value":7}"#, r#""value":7},{"name":"m","value":4}"#), "parameter `mean`: is a running"),
+    ] {
+        let said = rejected(&json);
+        assert!(said.contains(why), "{why}: {said}");
+    }
 }

@@ -135,8 +135,16 @@ fn each<'a>(graph: &'a Graph, shapes: &Shapes, mut visit: impl FnMut(usize, &'a 
 /// [`crate::infer`] gives for this graph.
 #[must_use]
 pub fn depends_on_parameters(graph: &Graph, shapes: &Shapes) -> Vec<bool> {
-    let parameters = graph.parameter(0).0 as usize..graph.constant(0).0 as usize;
-    let mut depends: Vec<bool> = (0..shapes.all().len()).map(|index| parameters.contains(&index)).collect();
+    depends_on_trained(graph, shapes, &vec![true; graph.parameters.len()])
+}
+
+/// For each value, whether it depends on a parameter that trains through operations with gradients. `trains` has an
+/// element for each parameter; those beyond its end stay the same.
+#[must_use]
+pub fn depends_on_trained(graph: &Graph, shapes: &Shapes, trains: &[bool]) -> Vec<bool> {
+    let mut depends = vec![false; shapes.all().len()];
+    let parameters = depends.iter_mut().skip(graph.inputs.len()).take(graph.parameters.len());
+    parameters.zip(trains).for_each(|(depends, &trains)| *depends = trains);
     let mut result = graph.first_result().0 as usize;
     for node in &graph.nodes {
         let is_cut = if let Operation::Activation(kind) = node.operation { kind.has_no_gradient() } else { false };

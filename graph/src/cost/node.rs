@@ -40,7 +40,13 @@ pub(super) fn cost(node: &View<'_>) -> NodeCost {
             let blocks = times([node.size(0, 0), u64::from(*groups)]);
             normalization(node, blocks, first / blocks.max(1))
         }
-        Operation::BatchNorm { .. } => NodeCost::with(node, first, times([node.size(0, 1), 16])),
+        Operation::BatchNorm { momentum: None, .. } => NodeCost::with(node, first, times([node.size(0, 1), 16])),
+        // Mean, inverse deviation and variance of each channel are saved; sums over channels are of 64 bits.
+        Operation::BatchNorm { momentum: Some(_), .. } => {
+            let channels = node.size(0, 1);
+            let forward = times([first, 4]);
+            NodeCost { saved: times([channels, 12]), ..NodeCost::with(node, forward, times([channels, 24])) }
+        }
         Operation::Dropout { .. } => {
             NodeCost { forward: times([result, 4]), saved: times([result, 4]), ..NodeCost::of(node, result) }
         }

@@ -2,7 +2,8 @@
 
 use crate::{
     Convolution, Direction, Element, Graph, GraphError, Input, MAX_MEMORY, MAX_MULTIPLY_ADDS, Node, Operation, Output,
-    Parameter, Point, Pool, PoolKind, Recurrence, RecurrentCell, Size, ValueId, cost, infer,
+    Parameter, Point, Pool, PoolKind, Recurrence, RecurrentCell, Size, ValueId, cost, depends_on_parameters,
+    depends_on_trained, infer,
 };
 
 /// A graph of one operation on a float input `[batch, …]` (value 0) and parameters (values from 1 on).
@@ -88,6 +89,20 @@ fn operation_without_parameters_has_no_backward_pass() {
 }
 
 #[test]
+fn only_values_after_a_trained_parameter_depend_on_it() {
+    // x W, and the sum of that with b.
+    let mut graph = graph(&[200], &[&[200, 30], &[30]], Operation::MatMul);
+    graph.nodes[0].inputs.truncate(2);
+    let sum = Operation::Arithmetic(crate::Arithmetic::Add);
+    graph.nodes.push(Node { name: String::new(), operation: sum, inputs: [3, 2].map(ValueId).to_vec() });
+    let shapes = infer(&graph, Point { batch: 4, length: 1 }).unwrap();
+    assert_eq!(depends_on_trained(&graph, &shapes, &[false, true]), [false, false, true, false, true]);
+    assert_eq!(depends_on_trained(&graph, &shapes, &[true, false]), [false, true, false, true, true]);
+    assert_eq!(depends_on_trained(&graph, &shapes, &[]), [false; 5]);
+    assert_eq!(depends_on_parameters(&graph, &shapes), [false, true, true, true, true]);
+}
+
+#[test]
 fn integers_and_masks_count_their_bytes() {
     let cast = |to| {
         let mut graph = graph(&[8], &[&[8]], Operation::Cast { to });
@@ -147,4 +162,14 @@ fn memory_counts_gradients_before_allocation() {
     assert!(at(&graph, most - 1).memory <= MAX_MEMORY);
     let error = infer(&graph, Point { batch: most, length: 1 }).unwrap_err().to_string();
     assert!(error.contains("at most 4294967296 are allowed: choose a smaller batch"), "{error}");
+}
+
+#[test]
+fn batch_statistics_are_saved() {
+    let norm = |momentum| Operation::BatchNorm { epsilon: 1e-5, momentum };
+    let at = |momentum| at(&graph(&[6, 5], &[&[6_u32][..]; 4], norm(momentum)), 4);
+    let (frozen, by_batch) = (at(None), at(Some(0.1)));
+    assert_eq!((frozen.forward, by_batch.forward), (4 * 30, 4 * 4 * 30));
+    // Mean, inverse deviation and variance, and sums of 64 bits.
+    assert_eq!(by_batch.memory - frozen.memory, 6 * (12 + 24 - 16));
 }

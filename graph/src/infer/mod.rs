@@ -180,7 +180,7 @@ fn results(node: &Node, before: &[TensorType], point: Point) -> Result<Vec<Tenso
         Operation::CumSum { axis } => one(normalization::along(*axis, &inputs)),
         Operation::LayerNorm { axis, epsilon } => one(normalization::layer_norm(*axis, *epsilon, &inputs)),
         Operation::GroupNorm { groups, epsilon } => one(normalization::group_norm(*groups, *epsilon, &inputs)),
-        Operation::BatchNorm { epsilon } => one(normalization::batch_norm(*epsilon, &inputs)),
+        Operation::BatchNorm { epsilon, momentum } => one(normalization::batch_norm(*epsilon, *momentum, &inputs)),
         Operation::Dropout { rate } => one(normalization::dropout(*rate, &inputs)),
         Operation::Reshape { to } => one(shape::reshape(to, point, &inputs)),
         Operation::Transpose { order } => one(shape::transpose(order, &inputs)),

@@ -57,10 +57,13 @@ pub(super) fn group_norm(groups: u32, epsilon: f32, inputs: &Inputs<'_>) -> Infe
     Ok(all[0].clone())
 }
 
-pub(super) fn batch_norm(epsilon: f32, inputs: &Inputs<'_>) -> Inferred {
+pub(super) fn batch_norm(epsilon: f32, momentum: Option<f32>, inputs: &Inputs<'_>) -> Inferred {
     let all: [&TensorType; 5] = inputs.exactly()?;
     channels(&all)?;
     positive("epsilon", epsilon)?;
+    if let Some(momentum) = momentum.filter(|momentum| !(*momentum > 0.0 && *momentum <= 1.0)) {
+        return Err(format!("momentum is {momentum}; it must be above 0 and at most 1"));
+    }
     Ok(all[0].clone())
 }
 

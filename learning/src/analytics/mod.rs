@@ -73,10 +73,10 @@ impl AnalyticsSpec {
     /// # Errors
     /// [`AnalyticsError::Shape`], [`AnalyticsError::NoRows`] or [`AnalyticsError::Class`].
     pub fn check(&self, table: &Table) -> Result<(), AnalyticsError> {
-        table.check(self.width())?;
         match self {
-            Self::Statistics(_) | Self::KMeans(_) => Ok(()),
-            Self::Trees(spec) => spec.check_targets(table),
+            Self::Statistics(spec) => table.check(self.width(), |column| spec.columns[column].counts_missing()),
+            Self::KMeans(_) => table.check(self.width(), |_| false),
+            Self::Trees(spec) => table.check(self.width(), |_| false).and_then(|()| spec.check_targets(table)),
         }
     }
 }

@@ -60,12 +60,18 @@ pub enum StatisticSpec {
         /// Quantiles, each above 0 and below 1.
         #[serde(default)]
         quantiles: Vec<f64>,
+        /// Whether cells may be empty: they are counted, and the other figures are of the numbers that are there.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        missing: bool,
     },
     /// Categories 0, 1, 2…: the number of rows in each.
     Category {
         /// Label for people to read.
         name: String,
         categories: u32,
+        /// Whether cells may be empty: they are counted.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        missing: bool,
     },
 }
 
@@ -102,6 +108,9 @@ pub enum ColumnStatistics {
         histogram: Vec<u64>,
         /// In the order of the specification.
         quantiles: Vec<Quantile>,
+        /// Rows whose cell is empty.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        missing: u64,
     },
     Category {
         name: String,
@@ -109,7 +118,15 @@ pub enum ColumnStatistics {
         counts: Vec<u64>,
         /// Number of rows outside all categories.
         other: u64,
+        /// Rows whose cell is empty.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        missing: u64,
     },
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// A quantile and its current interval.
@@ -180,14 +197,14 @@ const QUANTILE: usize = 1 + PARTS;
 impl StatisticSpec {
     fn check(&self) -> Result<Option<Range>, AnalyticsError> {
         match self {
-            Self::Category { name, categories } => {
+            Self::Category { name, categories, missing: _ } => {
                 check_name("columns.name", name)?;
                 require((1..=MAX_CELLS).contains(&(*categories as usize)), "columns.categories", || {
                     format!("{name:?} has {categories} categories; 1 to {MAX_CELLS} are possible")
                 })?;
                 Ok(None)
             }
-            Self::Real { name, low, high, edges, quantiles } => {
+            Self::Real { name, low, high, edges, quantiles, missing: _ } => {
                 check_name("columns.name", name)?;
                 let ascending = edges.iter().all(|edge| edge.is_finite()) && edges.is_sorted_by(|a, b| a < b);
                 require(edges.len() < MAX_CELLS && ascending, "columns.edges", || {
@@ -209,13 +226,27 @@ impl StatisticSpec {
         }
     }
 
+    /// Whether cells may be empty.
+    #[must_use]
+    pub fn counts_missing(&self) -> bool {
+        match self {
+            Self::Real { missing, .. } | Self::Category { missing, .. } => *missing,
+        }
+    }
+
+    /// Offset of the number of empty cells in a contribution, if they are counted.
+    fn missing_offset(&self) -> Option<usize> {
+        self.counts_missing().then(|| self.first_values() - 1)
+    }
+
     /// Offset of the first quantile value in a contribution.
     fn first_values(&self) -> usize {
-        match self {
+        let figures = match self {
             Self::Real { edges, .. } if edges.is_empty() => MOMENTS,
             Self::Real { edges, .. } => MOMENTS + edges.len() + 1,
             Self::Category { categories, .. } => *categories as usize + 1,
-        }
+        };
+        figures + usize::from(self.counts_missing())
     }
 }
 
@@ -261,13 +292,15 @@ impl Procedure for Statistics {
                     above: 0,
                     histogram: if edges.is_empty() { Vec::new() } else { vec![0; edges.len() + 1] },
                     quantiles: quantiles.iter().map(quantile).collect(),
+                    missing: 0,
                 }
             }
             (StatisticSpec::Real { name, .. }, None) => {
-                ColumnStatistics::Category { name: name.clone(), counts: Vec::new(), other: 0 }
+                ColumnStatistics::Category { name: name.clone(), counts: Vec::new(), other: 0, missing: 0 }
             }
-            (StatisticSpec::Category { name, categories }, _) => {
-                ColumnStatistics::Category { name: name.clone(), counts: vec![0; *categories as usize], other: 0 }
+            (StatisticSpec::Category { name, categories, .. }, _) => {
+                let counts = vec![0; *categories as usize];
+                ColumnStatistics::Category { name: name.clone(), counts, other: 0, missing: 0 }
             }
         };
         let columns = self.spec.columns.iter().zip(&self.ranges).map(column).collect();
@@ -301,7 +334,7 @@ impl Procedure for Statistics {
                 }
                 (
                     ColumnStatistics::Category { name, counts, .. },
-                    StatisticSpec::Category { name: own, categories },
+                    StatisticSpec::Category { name: own, categories, .. },
                 ) => name == own && counts.len() == *categories as usize,
                 _ => false,
             };
@@ -311,13 +344,17 @@ impl Procedure for Statistics {
     }
 
     fn contribution(&self, state: &StatisticsState, table: &Table, out: &mut [i64]) -> Result<(), AnalyticsError> {
-        table.check(self.spec.columns.len())?;
+        table.check(self.spec.columns.len(), |column| self.spec.columns[column].counts_missing())?;
         let parts: Vec<_> = self.parts().collect();
         for row in table.counted(self.spec.max_rows) {
             out[0] += 1;
             for (column, &value) in table.row(row).iter().enumerate() {
                 let (start, spec) = parts[column];
                 let out = &mut out[start..];
+                if value.is_nan() {
+                    spec.missing_offset().into_iter().for_each(|offset| out[offset] += 1);
+                    continue;
+                }
                 match (spec, self.ranges[column], &state.columns[column]) {
                     (StatisticSpec::Real { edges, .. }, Some(range), ColumnStatistics::Real { quantiles, .. }) => {
                         if state.round == 0 {
@@ -345,21 +382,34 @@ impl Procedure for Statistics {
         let mut next = state.clone();
         for (index, (start, spec)) in self.parts().enumerate() {
             let (first, narrowed) = sum[start..].split_at(spec.first_values());
+            let (first, empty) = match spec.missing_offset() {
+                Some(offset) => (&first[..offset], count(first[offset])?),
+                None => (first, 0),
+            };
+            let present = rows.checked_sub(empty);
+            let present = present.ok_or_else(|| AnalyticsError::Sum(format!("{empty} of {rows} cells are empty")))?;
             match (&mut next.columns[index], self.ranges[index]) {
-                (ColumnStatistics::Real { mean, variance, below, above, histogram, quantiles, .. }, Some(range)) => {
-                    if state.round == 0 && rows > 0 {
-                        (*mean, *variance) = moments(range, &first[..3], rows);
+                (
+                    ColumnStatistics::Real { mean, variance, below, above, histogram, quantiles, missing, .. },
+                    Some(range),
+                ) => {
+                    if state.round == 0 {
+                        *missing = empty;
+                    }
+                    if state.round == 0 && present > 0 {
+                        (*mean, *variance) = moments(range, &first[..3], present);
                         (*below, *above) = (count(first[3])?, count(first[4])?);
                         *histogram = first[MOMENTS..].iter().map(|&cell| count(cell)).collect::<Result<_, _>>()?;
                     }
                     for (quantile, cells) in quantiles.iter_mut().zip(narrowed.chunks_exact(QUANTILE)) {
-                        quantile.narrow(range, cells, rows);
+                        quantile.narrow(range, cells, present);
                     }
                 }
-                (ColumnStatistics::Category { counts, other, .. }, _) if state.round == 0 => {
+                (ColumnStatistics::Category { counts, other, missing, .. }, _) if state.round == 0 => {
                     let cells: Vec<u64> = first.iter().map(|&cell| count(cell)).collect::<Result<_, _>>()?;
                     *other = cells.last().copied().unwrap_or_default();
                     *counts = cells[..cells.len() - 1].to_vec();
+                    *missing = empty;
                 }
                 _ => {}
             }

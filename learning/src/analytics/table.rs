@@ -19,6 +19,7 @@ const MAX_NAME_BYTES: usize = 64;
 #[derive(Clone, PartialEq)]
 pub struct Table {
     width: usize,
+    /// Row by row; NaN for an empty cell.
     values: Vec<f64>,
     targets: Vec<f64>,
 }
@@ -36,6 +37,14 @@ impl Table {
     /// # Errors
     /// [`AnalyticsError::Shape`] or [`AnalyticsError::NotFinite`].
     pub fn new(width: usize, values: Vec<f64>) -> Result<Self, AnalyticsError> {
+        Self::with_holes(width, values).and_then(|table| table.check_holes(|_| false).map(|()| table))
+    }
+
+    /// The same with NaN for each empty cell. Statistics count these cells, in columns with `missing = true`; other analyses reject them.
+    ///
+    /// # Errors
+    /// As [`Self::new`], for infinite values.
+    pub fn with_holes(width: usize, values: Vec<f64>) -> Result<Self, AnalyticsError> {
         if width == 0 || width > MAX_COLUMNS {
             return Err(AnalyticsError::Shape {
                 what: "columns of a table",
@@ -47,10 +56,21 @@ impl Table {
         if over != 0 {
             return Err(AnalyticsError::Shape { what: "values in the last row", expected: width, got: over });
         }
-        if let Some(index) = values.iter().position(|value| !value.is_finite()) {
+        if let Some(index) = values.iter().position(|value| value.is_infinite()) {
             return Err(AnalyticsError::NotFinite { row: index / width, column: index % width });
         }
         Ok(Self { width, values, targets: Vec::new() })
+    }
+
+    /// Rejects empty cells, except in columns that may have them.
+    pub(super) fn check_holes(&self, may: impl Fn(usize) -> bool) -> Result<(), AnalyticsError> {
+        let width = self.width;
+        let is_hole = |(index, value): &(usize, &f64)| value.is_nan() && !may(index % width);
+        self.values
+            .iter()
+            .enumerate()
+            .find(is_hole)
+            .map_or(Ok(()), |(index, _)| Err(AnalyticsError::NotFinite { row: index / width, column: index % width }))
     }
 
     /// Adds the targets to predict: numbers, or classes as 0, 1, 2…
@@ -102,12 +122,12 @@ impl Table {
         (0..count).map(move |i| usize::try_from(i * rows / count).unwrap_or_default())
     }
 
-    /// Rejects a table that does not fit an analysis of `width` columns.
-    pub(super) fn check(&self, width: usize) -> Result<(), AnalyticsError> {
+    /// Rejects a table that does not fit an analysis of `width` columns, or has empty cells in columns that may not.
+    pub(super) fn check(&self, width: usize, may: impl Fn(usize) -> bool) -> Result<(), AnalyticsError> {
         if self.width != width {
             return Err(AnalyticsError::Shape { what: "columns", expected: width, got: self.width });
         }
-        if self.rows() == 0 { Err(AnalyticsError::NoRows) } else { Ok(()) }
+        if self.rows() == 0 { Err(AnalyticsError::NoRows) } else { self.check_holes(may) }
     }
 }
 
@@ -225,8 +245,12 @@ mod tests {
         assert_eq!(table.clone().with_targets(vec![0.0]).unwrap_err(), shape("targets", 2, 1));
         let error = table.clone().with_targets(vec![0.0, f64::INFINITY]).unwrap_err();
         assert_eq!(error, AnalyticsError::NotFinite { row: 1, column: 2 });
-        assert_eq!(table.check(3), Err(shape("columns", 3, 2)));
-        assert_eq!(Table::new(2, vec![]).unwrap().check(2), Err(AnalyticsError::NoRows));
+        assert_eq!(table.check(3, |_| false), Err(shape("columns", 3, 2)));
+        assert_eq!(Table::new(2, vec![]).unwrap().check(2, |_| false), Err(AnalyticsError::NoRows));
+        assert!(Table::with_holes(1, vec![f64::INFINITY]).is_err());
+        let holes = Table::with_holes(2, vec![1.0, f64::NAN]).unwrap();
+        assert_eq!(holes.check(2, |_| false), Err(AnalyticsError::NotFinite { row: 0, column: 1 }));
+        assert_eq!(holes.check(2, |column| column == 1), Ok(()));
     }
 
     #[test]

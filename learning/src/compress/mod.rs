@@ -1,7 +1,7 @@
 //! Compression of updates: one codec per task, with encoder and decoder in one file each (`codecs`).
 //!
-//! Both sides use [`UpdateCodec`] for every codec. *Summable* codecs produce words modulo 2^b whose sum decodes to the mean, so they can be
-//! masked. The others depend on the content of the update, so it must be sent unmasked: the coordinator expands each upload to words of the
+//! Both sides use [`WeightedCodec`] for every codec. *Summable* codecs produce words modulo 2^b whose sum decodes to the mean, so they can
+//! be masked. The others depend on the content of the update, so it must be sent unmasked: the coordinator expands each upload to words of the
 //! task's ordinary grid before it adds them, so these sums are exact integers too and independent of the order of arrival.
 //!
 //! With error feedback, the dropped part stays on the device and is added to the next update ([`Residual`]). A codec depends on its
@@ -67,7 +67,7 @@ impl std::fmt::Debug for CompactUpdate {
 
 /// A task's update codec, with proven headroom.
 #[derive(Clone, Debug)]
-pub struct UpdateCodec {
+pub struct WeightedCodec {
     params: QuantizationParams,
     form: Form,
 }
@@ -79,7 +79,7 @@ enum Form {
     Compact(Box<Compact>),
 }
 
-impl UpdateCodec {
+impl WeightedCodec {
     /// Checks that the codec fits the model and that the sum of a full cohort cannot wrap. `None` is the plain
     /// [`Codec`]. Summable codecs choose their own modulus; the others use that of `params`.
     ///
@@ -282,10 +282,10 @@ impl UpdateCodec {
 
     /// An inspector for one unmasked update; `None` if uploads are bytes, for which [`check`](Self::check) is used.
     #[must_use]
-    pub fn inspector(&self) -> Option<UpdateInspector> {
+    pub fn inspector(&self) -> Option<WeightedInspector> {
         match &self.form {
-            Form::Plain(codec) => Some(UpdateInspector::Plain(codec.inspector())),
-            Form::Summed(summed) => Some(UpdateInspector::Lanes(summed.inspector())),
+            Form::Plain(codec) => Some(WeightedInspector::Plain(codec.inspector())),
+            Form::Summed(summed) => Some(WeightedInspector::Lanes(summed.inspector())),
             Form::Compact(_) => None,
         }
     }
@@ -294,14 +294,14 @@ impl UpdateCodec {
 /// Checks an update sent in the clear word by word, before it is added to others.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum UpdateInspector {
+pub enum WeightedInspector {
     /// For the plain codec.
     Plain(Inspector),
     /// For a summable codec.
     Lanes(LanesInspector),
 }
 
-impl UpdateInspector {
+impl WeightedInspector {
     /// Checks the next word, which must be below 2^b.
     pub fn push(&mut self, word: u32) {
         match self {

@@ -71,7 +71,7 @@ fn rng(seed: u64) -> ChaCha20Rng {
 }
 
 /// The words added by the coordinator for an upload.
-fn words(codec: &UpdateCodec, upload: &Upload) -> Vec<u32> {
+fn words(codec: &WeightedCodec, upload: &Upload) -> Vec<u32> {
     match upload {
         Upload::Words(update) => {
             assert!(codec.is_summable());
@@ -88,7 +88,7 @@ fn words(codec: &UpdateCodec, upload: &Upload) -> Vec<u32> {
     }
 }
 
-fn sum(codec: &UpdateCodec, all: &[Vec<u32>]) -> NoisedSum {
+fn sum(codec: &WeightedCodec, all: &[Vec<u32>]) -> NoisedSum {
     let mask = u32::MAX >> (32 - u32::from(codec.modulus_bits()));
     let mut sum = vec![0_u32; codec.len()];
     for words in all {
@@ -98,7 +98,7 @@ fn sum(codec: &UpdateCodec, all: &[Vec<u32>]) -> NoisedSum {
     ExactSum::new(sum, codec.modulus_bits(), u32::try_from(all.len()).unwrap()).unwrap().release_without_noise()
 }
 
-fn decode(codec: &UpdateCodec, all: &[Vec<u32>]) -> Decoded {
+fn decode(codec: &WeightedCodec, all: &[Vec<u32>]) -> Decoded {
     codec.decode(&sum(codec, all), &SEED).unwrap()
 }
 
@@ -118,7 +118,7 @@ fn weighted_mean(updates: &[Update]) -> Vec<f64> {
 fn a_sum_decodes_to_the_weighted_mean_of_what_each_decodes_to() {
     let layout = small();
     for spec in all(60) {
-        let codec = UpdateCodec::new(Some(&spec), &layout, params(&layout, 12)).unwrap();
+        let codec = WeightedCodec::new(Some(&spec), &layout, params(&layout, 12)).unwrap();
         let updates = updates(&layout, 12, 1.5, 1);
         let inputs: Vec<Vec<u32>> = updates
             .iter()
@@ -171,7 +171,7 @@ fn without_error_feedback_the_summable_ones_and_int8_are_unbiased() {
     ];
     let rounds = 2000_u64;
     for spec in specs {
-        let codec = UpdateCodec::new(Some(&spec), &layout, params(&layout, 12)).unwrap();
+        let codec = WeightedCodec::new(Some(&spec), &layout, params(&layout, 12)).unwrap();
         let mut mean = vec![0.0_f64; layout.len()];
         let mut square = 0.0;
         for round in 0..rounds {
@@ -195,7 +195,7 @@ fn error_feedback_loses_nothing_and_sends_everything_in_the_end() {
     // Small enough that the residual stays within the range.
     let update = &updates(&layout, 1, 0.1, 3)[0];
     for spec in all(60) {
-        let codec = UpdateCodec::new(Some(&spec), &layout, params(&layout, 12)).unwrap();
+        let codec = WeightedCodec::new(Some(&spec), &layout, params(&layout, 12)).unwrap();
         let mut residual: Option<Residual> = None;
         let mut total = vec![0.0_f64; layout.len()];
         for round in 0..60_u8 {
@@ -227,7 +227,7 @@ fn norms_and_ranges_are_clipped_and_weights_capped() {
     update.delta.iter_mut().for_each(|v| *v *= 400.0);
     update.examples = 1_000_000;
     for spec in all(60) {
-        let codec = UpdateCodec::new(Some(&spec), &layout, params(&layout, 12)).unwrap();
+        let codec = WeightedCodec::new(Some(&spec), &layout, params(&layout, 12)).unwrap();
         let encoded = codec.encode(&update, None, &SEED, &mut rng(1)).unwrap();
         let one = decode(&codec, &[words(&codec, &encoded.upload)]);
         assert_eq!(one.mean.weight, 50);
@@ -239,7 +239,7 @@ fn norms_and_ranges_are_clipped_and_weights_capped() {
 fn what_is_no_update_is_not_encoded() {
     let layout = small();
     for spec in all(60) {
-        let codec = UpdateCodec::new(Some(&spec), &layout, params(&layout, 12)).unwrap();
+        let codec = WeightedCodec::new(Some(&spec), &layout, params(&layout, 12)).unwrap();
         let good = updates(&layout, 1, 1.0, 5).remove(0);
         let error = |change: &dyn Fn(&mut Update)| {
             let mut update = good.clone();
@@ -261,7 +261,7 @@ fn what_is_no_update_is_not_encoded() {
 fn codecs_that_do_not_fit_are_refused_with_the_reason() {
     let layout = small();
     let error = |spec: Compression, params: QuantizationParams| {
-        UpdateCodec::new(Some(&spec), &layout, params).unwrap_err().to_string()
+        WeightedCodec::new(Some(&spec), &layout, params).unwrap_err().to_string()
     };
     let good = params(&layout, 12);
     let top_k = |k| Compression::TopK { k, error_feedback: true };
@@ -279,23 +279,24 @@ fn codecs_that_do_not_fit_are_refused_with_the_reason() {
     assert!(error(low_rank, good).contains("rank 40 is not below the longer side of any matrix"));
     for spec in all(60) {
         let bad = |params: QuantizationParams| {
-            matches!(UpdateCodec::new(Some(&spec), &layout, params), Err(CodecError::Headroom(_)))
+            matches!(WeightedCodec::new(Some(&spec), &layout, params), Err(CodecError::Headroom(_)))
         };
         assert!(bad(QuantizationParams { max_weight: 0, ..good }));
         assert!(bad(QuantizationParams { max_cohort: 0, ..good }));
         assert!(bad(QuantizationParams { clip_range: 0.0, ..good }));
         assert!(bad(QuantizationParams { metrics: MAX_METRICS + 1, ..good }));
         let shorter = QuantizationParams { parameters: 530, ..good };
-        assert!(matches!(UpdateCodec::new(Some(&spec), &layout, shorter), Err(CodecError::WrongLength(_))));
+        assert!(matches!(WeightedCodec::new(Some(&spec), &layout, shorter), Err(CodecError::WrongLength(_))));
     }
-    let dense = UpdateCodec::new(Some(&Compression::Int8 {}), &layout, QuantizationParams { modulus_bits: 16, ..good });
+    let dense =
+        WeightedCodec::new(Some(&Compression::Int8 {}), &layout, QuantizationParams { modulus_bits: 16, ..good });
     assert!(matches!(dense, Err(CodecError::Headroom(HeadroomError::TooFewLevels { .. }))));
 }
 
 #[test]
 fn the_plain_codec_is_the_same_as_ever() {
     let layout = small();
-    let codec = UpdateCodec::new(None, &layout, params(&layout, 12)).unwrap();
+    let codec = WeightedCodec::new(None, &layout, params(&layout, 12)).unwrap();
     let plain = Codec::new(params(&layout, 12)).unwrap();
     assert_eq!((codec.len(), codec.modulus_bits(), codec.input_bound()), (plain.len(), 32, plain.input_bound()));
     assert_eq!(codec.upload_bytes(), 4 * plain.len());
@@ -317,7 +318,7 @@ proptest! {
     fn garbage_is_refused_or_harmless((which, changes, cut) in garbage(), noise in any::<u64>()) {
         let layout = small();
         let spec = all(60)[which % all(60).len()];
-        let codec = UpdateCodec::new(Some(&spec), &layout, params(&layout, 12)).unwrap();
+        let codec = WeightedCodec::new(Some(&spec), &layout, params(&layout, 12)).unwrap();
         let update = &updates(&layout, 1, 1.0, noise)[0];
         match codec.encode(update, None, &SEED, &mut rng(noise)).unwrap().upload {
             Upload::Bytes(CompactUpdate(mut bytes)) => {
@@ -376,7 +377,7 @@ fn ratios_and_errors_are_as_documented() {
         ];
         for (spec, ratio, expected) in cases {
             let params = QuantizationParams { clip_norm: Some(1.5), max_weight: 50, ..params(layout, 10) };
-            let codec = UpdateCodec::new(spec.as_ref(), layout, params).unwrap();
+            let codec = WeightedCodec::new(spec.as_ref(), layout, params).unwrap();
             let updates = updates(layout, 10, 1.0, 8);
             let inputs: Vec<Vec<u32>> = updates
                 .iter()

@@ -115,22 +115,29 @@ fn take(
             Ok(OptimizerState::kept(spec.name(), names(spec), kept))
         }
         ServerOptimizer::FedAdagrad { learning_rate, beta1, tau } => {
-            let rule = Rule { learning_rate, beta1, tau };
-            let mut moments = state.or(|| rule.start(values.len()));
-            fed_adagrad::step(&rule, &mut moments, values, deltas)?;
-            Ok(OptimizerState::kept(spec.name(), names(spec), moments))
+            adaptive(spec, Rule { learning_rate, beta1, tau }, state, values, deltas, fed_adagrad::next)
         }
         ServerOptimizer::FedAdam { learning_rate, beta1, beta2, tau } => {
-            let rule = Rule { learning_rate, beta1, tau };
-            let mut moments = state.or(|| rule.start(values.len()));
-            fed_adam::step(&rule, beta2, &mut moments, values, deltas)?;
-            Ok(OptimizerState::kept(spec.name(), names(spec), moments))
+            let next = |v, square| fed_adam::next(beta2, v, square);
+            adaptive(spec, Rule { learning_rate, beta1, tau }, state, values, deltas, next)
         }
         ServerOptimizer::FedYogi { learning_rate, beta1, beta2, tau } => {
-            let rule = Rule { learning_rate, beta1, tau };
-            let mut moments = state.or(|| rule.start(values.len()));
-            fed_yogi::step(&rule, beta2, &mut moments, values, deltas)?;
-            Ok(OptimizerState::kept(spec.name(), names(spec), moments))
+            let next = |v, square| fed_yogi::next(beta2, v, square);
+            adaptive(spec, Rule { learning_rate, beta1, tau }, state, values, deltas, next)
         }
     }
+}
+
+/// Takes a step of an adaptive optimizer; `next(v, Δ²)` is the next `v`.
+fn adaptive(
+    spec: &ServerOptimizer,
+    rule: Rule,
+    state: OptimizerState,
+    values: &mut [f32],
+    deltas: &[f32],
+    next: impl Fn(f64, f64) -> f64,
+) -> Result<OptimizerState, StepError> {
+    let mut moments = state.or(|| rule.start(values.len()));
+    rule.step(&mut moments, values, deltas, next)?;
+    Ok(OptimizerState::kept(spec.name(), names(spec), moments))
 }

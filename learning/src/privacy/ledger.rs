@@ -12,6 +12,7 @@ use task_spec::{Digest, PrivacyAccounting, PrivacyMechanism, PrivacyView};
 use serde::{Deserialize, Serialize};
 
 use super::release::{BadRelease, Bound, Cost, Epsilons, NoServerEpsilon, Release};
+use super::tally::Tally;
 
 /// Computes seals: an HMAC, or SHA-256 without a stored key. Implemented outside this crate.
 pub trait Sealer {
@@ -106,6 +107,14 @@ pub enum LedgerError {
         /// The release's mechanism.
         got: PrivacyMechanism,
     },
+    /// The release counts participations up to another maximum than the rows before it.
+    #[error("a ledger that counts {} of one participant cannot charge a release that counts {}", most(.expected), most(.got))]
+    Participations {
+        /// The maximum in the first row.
+        expected: Option<u32>,
+        /// The release's maximum.
+        got: Option<u32>,
+    },
     /// The release exceeds the budget.
     #[error(
         "the release would raise epsilon from {spent:.4} to {would_be:.4} at delta {delta:e}; the budget is {budget:.4}"
@@ -124,6 +133,11 @@ pub enum LedgerError {
     Budget { epsilon: Option<f64>, delta: f64 },
 }
 
+/// The maximum number of releases with one participant, in words.
+fn most(participations: &Option<u32>) -> String {
+    participations.map_or_else(|| "all releases".to_owned(), |most| format!("{most} releases at most"))
+}
+
 /// The rows, and their totals.
 #[derive(Clone, Debug)]
 pub struct Ledger {
@@ -132,7 +146,7 @@ pub struct Ledger {
     rows: Vec<SealedRow>,
     /// Round and attempt of every row.
     charged: BTreeSet<(u64, u32)>,
-    cost: Cost,
+    tally: Tally,
     /// Cache of the costs of recent releases; most releases cost the same as an earlier one.
     known: Vec<(Release, Cost)>,
 }
@@ -158,7 +172,7 @@ impl Ledger {
             budget,
             rows: Vec::new(),
             charged: BTreeSet::new(),
-            cost: Cost::zero(),
+            tally: Tally::zero(),
             known: Vec::new(),
         };
         for sealed in rows {
@@ -187,16 +201,14 @@ impl Ledger {
     /// The totals after the last row.
     #[must_use]
     pub fn spent(&self) -> Epsilons {
-        self.total_of(&self.cost)
+        self.total_of(&self.tally.cost())
     }
 
-    /// The cost of all releases, including `next` if given: bounds that add up with those of other ledgers, whatever
-    /// their mechanisms, deltas and budgets.
+    /// The cost of all releases to one participant, including `next` if given: bounds that add up with those of other
+    /// ledgers, whatever their mechanisms, deltas and budgets.
     #[must_use]
     pub fn cost_after(&self, next: Option<&Release>) -> Cost {
-        let mut cost = self.cost.clone();
-        next.into_iter().for_each(|next| cost.add(&self.cost_of(next)));
-        cost
+        next.map_or_else(|| self.tally.cost(), |next| self.tally_after(next, &self.cost_of(next), 1).cost())
     }
 
     /// The totals after such a release. A round must not start if its planned release is rejected here.
@@ -205,7 +217,7 @@ impl Ledger {
     /// [`LedgerError::BudgetExceeded`], or the reason the release cannot be charged at all.
     pub fn would_exceed(&self, next: &Release) -> Result<Epsilons, LedgerError> {
         self.admissible(next)?;
-        self.after(&self.cost_of(next)).map(|(_, total)| total)
+        self.after(next, &self.cost_of(next), 1).map(|(_, total)| total)
     }
 
     /// The release at its next place in a tree or banded matrix, after those charged. Places charged but not published
@@ -223,7 +235,7 @@ impl Ledger {
     #[must_use]
     pub fn room_for(&self, next: &Release, most: u32) -> u32 {
         let cost = self.cost_of(next);
-        let fits = |count: u32| self.after(&next.series(&cost, count, self.budget.accounting)).is_ok();
+        let fits = |count: u32| self.after(next, &cost, count).is_ok();
         // Doubles first: computing the cost of many releases takes long.
         let (mut low, mut high) = (0, most.min(1));
         while high < most && fits(high) {
@@ -243,10 +255,10 @@ impl Ledger {
     pub fn charge(&mut self, release: Release, sealer: &impl Sealer) -> Result<&SealedRow, LedgerError> {
         self.admissible(&release)?;
         let cost = self.cost_of(&release);
-        let (after, total) = self.after(&cost)?;
+        let (after, total) = self.after(&release, &cost, 1)?;
         let row = self.row(release, &cost, total);
         let seal = seal_of(&row, self.head(), sealer);
-        self.cost = after;
+        self.tally = after;
         self.charged.insert((release.round, release.attempt));
         self.remember(release, cost);
         self.rows.push(SealedRow { row, seal });
@@ -262,7 +274,11 @@ impl Ledger {
         if self.charged.contains(&(round, attempt)) {
             return Err(LedgerError::Twice { round, attempt });
         }
-        Ok(())
+        let (expected, got) = (self.rows.first().map(|first| first.row.release.participations), release.participations);
+        match expected {
+            Some(expected) if expected != got => Err(LedgerError::Participations { expected, got }),
+            Some(_) | None => Ok(()),
+        }
     }
 
     fn cost_of(&self, release: &Release) -> Cost {
@@ -291,10 +307,14 @@ impl Ledger {
         cost.at(self.budget.delta, NoServerEpsilon::of(self.mechanism), self.budget.accounting)
     }
 
-    fn after(&self, cost: &Cost) -> Result<(Cost, Epsilons), LedgerError> {
-        let mut after = self.cost.clone();
-        after.add(cost);
-        let total = self.total_of(&after);
+    fn tally_after(&self, next: &Release, one: &Cost, count: u32) -> Tally {
+        self.tally.plus(next, one, count, self.budget.accounting)
+    }
+
+    /// The tally and its totals after this release and its successors, `count` in total.
+    fn after(&self, next: &Release, one: &Cost, count: u32) -> Result<(Tally, Epsilons), LedgerError> {
+        let after = self.tally_after(next, one, count);
+        let total = self.total_of(&after.cost());
         let Some(budget) = self.budget.epsilon else { return Ok((after, total)) };
         let of = |epsilons: &Epsilons| epsilons.against(self.budget.against);
         let would_be = of(&total);
@@ -329,14 +349,13 @@ impl Ledger {
         }
         self.admissible(&row.release)?;
         let cost = self.cost_of(&row.release);
-        let mut after = self.cost.clone();
-        after.add(&cost);
+        let after = self.tally_after(&row.release, &cost, 1);
         let bound = match (row.accounting, row.total.closeness) {
             (Some(_), _) => self.budget.accounting.into(),
             (None, Some(_)) => Bound::Renyi,
             (None, None) => Bound::General,
         };
-        let total = after.by(self.budget.delta, NoServerEpsilon::of(self.mechanism), bound);
+        let total = after.cost().by(self.budget.delta, NoServerEpsilon::of(self.mechanism), bound);
         let by_same = row.accounting.is_none_or(|accounting| accounting == total.rests_on());
         let server = total.server.zip(row.total.server).is_none_or(|(a, b)| close(a, b));
         // Older versions gave up on Rényi divergences of sampled continuous noise at low orders: such a row may charge
@@ -347,7 +366,7 @@ impl Ledger {
         if !same || !server || !by_same || total.server_reason != row.total.server_reason {
             return Err(LedgerError::Figures(expected));
         }
-        self.cost = after;
+        self.tally = after;
         self.charged.insert((row.release.round, row.release.attempt));
         self.remember(row.release, cost);
         self.rows.push(sealed);

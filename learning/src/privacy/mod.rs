@@ -9,6 +9,7 @@ mod planning;
 pub mod release;
 mod sample;
 pub mod sum;
+mod tally;
 
 pub use codec::adaptive_clip::next_clip;
 pub use codec::inspect::{ImplausiblePrivateUpdate, PrivateInspector};

@@ -62,6 +62,9 @@ pub struct Release {
     /// For a banded matrix: the position. `sum` then describes its base noise: vectors of that standard deviation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bands: Option<Bands>,
+    /// For noise of the cohort: maximum number of a ledger's releases with one participant; `None`: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub participations: Option<u32>,
 }
 
 /// The method behind the figures of a row.
@@ -124,9 +127,9 @@ pub struct Cost {
     /// zCDP of `cohort_known`, if it has one.
     pub rho: Option<f64>,
     /// `published` under Poisson sampling via continuous noise, where that is close enough.
-    close: Option<CloseCurve>,
+    pub(super) close: Option<CloseCurve>,
     /// As `close`, for `cohort_known`.
-    close_known: Option<CloseCurve>,
+    pub(super) close_known: Option<CloseCurve>,
 }
 
 impl Cost {
@@ -287,6 +290,10 @@ impl Release {
             Some("a banded matrix, and nothing else, has bands and a place in them after those before it")
         } else if self.bands.is_some() && !matches!(self.sum.noise, SumNoise::DiscreteGaussian { .. }) {
             Some("a banded matrix has discrete Gaussian noise")
+        } else if self.participations.is_some_and(|most| most == 0 || self.mechanism.noised_by() != NoisedBy::Cohort) {
+            Some("noise of the cohort, and nothing else, counts participations, and allows one at least")
+        } else if self.participations.is_some() && self.sampled != Sampled::Anyhow {
+            Some("participations are counted where draws gain nothing")
         } else if self.mechanism == PrivacyMechanism::None {
             Some("it was made without a mechanism, so nothing can be charged")
         } else {
@@ -324,12 +331,12 @@ impl Release {
         Cost { published, cohort_known, rho: sum.rho(), close: sampled_close, close_known: close(1.0) }
     }
 
-    /// Cost of the first `releases` such releases of a task; `one` is the cost of the first alone.
+    /// Cost of the first `releases` such releases of a task to one participant; `one` is the cost of the first alone.
     pub(super) fn whole(&self, one: &Cost, releases: u32, accounting: PrivacyAccounting) -> Cost {
         match (self.tree_release, self.bands) {
             (Some(_), _) => self.tree_cost(tree_levels(releases), releases, accounting),
             (None, Some(bands)) => self.banded_cost(bands.whole(releases), accounting),
-            (None, None) => one.times(releases.into()),
+            (None, None) => one.times(self.participations.map_or(releases, |most| most.min(releases)).into()),
         }
     }
 

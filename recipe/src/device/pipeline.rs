@@ -13,7 +13,7 @@ use learning::privacy::{NoiseSampler, PrivateEncodeError};
 use learning::quantize::EncodeError;
 use learning::{
     Controls, Encoded, FairnessError, FedNova, FedNovaError, MetricValue, Parameters, QFfl, QuantizedUpdate, Residual,
-    Scaffold, ScaffoldError, Update, UpdateCodec, Upload,
+    Scaffold, ScaffoldError, Update, Upload, WeightedCodec,
 };
 use rand_chacha::ChaCha20Rng;
 use secure_agg::Signer;
@@ -33,7 +33,7 @@ use super::PrivateRound;
 pub enum Encoder<'a> {
     /// With weight and metrics, by the task's codec; the generator for rounding may be repeatable.
     Plain {
-        codec: &'a UpdateCodec,
+        codec: &'a WeightedCodec,
         /// The residual of earlier updates, if the codec keeps one.
         residual: Option<&'a Residual>,
         /// The round's public seed for the codec.
@@ -323,7 +323,7 @@ mod tests {
         Parameters::new(Arc::new(Layout::new(vec![spec]).unwrap()), values.to_vec()).unwrap()
     }
 
-    fn codec() -> UpdateCodec {
+    fn codec() -> WeightedCodec {
         let params = QuantizationParams {
             parameters: 3,
             modulus_bits: 20,
@@ -333,10 +333,10 @@ mod tests {
             max_cohort: 10,
             metrics: 0,
         };
-        UpdateCodec::new(None, parameters("w", &[0.0; 3]).layout(), params).unwrap()
+        WeightedCodec::new(None, parameters("w", &[0.0; 3]).layout(), params).unwrap()
     }
 
-    fn plain<'a>(codec: &'a UpdateCodec, rounding: &'a mut ChaCha20Rng) -> Encoder<'a> {
+    fn plain<'a>(codec: &'a WeightedCodec, rounding: &'a mut ChaCha20Rng) -> Encoder<'a> {
         Encoder::Plain { codec, residual: None, seed: &[0; 32], rounding }
     }
 

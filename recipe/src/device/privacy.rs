@@ -117,5 +117,7 @@ fn cost(
     // Participations at the required distance meet independent noise: each costs its column of the matrix, and the
     // costs add up.
     release.bands = release.bands.map(Bands::one_participation);
+    // Its own ledger has a row for each of its participations, and charges them all.
+    release.participations = None;
     Ok(release)
 }

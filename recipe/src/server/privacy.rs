@@ -265,6 +265,7 @@ fn unplanned(error: &PlanError) -> Vec<SpecError> {
         PlanError::Unreachable { .. } => "privacy.epsilon",
         PlanError::Codec(PrivateCodecError::CountNoise { .. }) => "privacy.clip.adaptive",
         PlanError::Codec(PrivateCodecError::Sigma(_)) | PlanError::Noise(_) => "privacy.noise_multiplier",
+        PlanError::Range { name: "participations", .. } => "privacy.participations",
         PlanError::Turns(_) | PlanError::Range { name: "population" | "cohort" | "smallest_cohort", .. } => {
             "privacy.population"
         }

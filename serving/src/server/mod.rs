@@ -114,21 +114,34 @@ pub async fn start(
         listener.local_addr().map_err(Failure::because(Exit::Io, "the listener has no address"))
     };
     let (addresses, stop) = ((address(&main)?, health.as_ref().map(address).transpose()?), CancellationToken::new());
-    let (mut listeners, mut others) = (JoinSet::new(), JoinSet::new());
+    let mut listeners = JoinSet::new();
     listeners.spawn(simple::serve(main, acceptor, v2::Api::new(Arc::clone(&serving)), stop.clone()));
     if let Some(health) = health {
         listeners.spawn(simple::serve(health, None, v2::health_router(Arc::clone(&serving)), stop.clone()));
     }
     let name = serving.settings.name.clone().unwrap_or_else(|| tell::default_name(addresses.0.port()));
+    let others = background(&serving, from.as_ref(), &transfers, &name, &stop);
+    Ok(Running { address: addresses.0, health: addresses.1, stop, listeners, others, serving })
+}
+
+/// Starts the work beside the listeners: versions of models, reports, load and histograms.
+fn background(
+    serving: &Arc<Serving>,
+    from: Option<&Server>,
+    transfers: &Transfers,
+    name: &str,
+    stop: &CancellationToken,
+) -> JoinSet<()> {
+    let mut others = JoinSet::new();
     for served in &serving.models {
         others.spawn(Arc::clone(served).keep(Arc::clone(&serving.engine), stop.clone()));
-        if let Some(server) = &from {
-            others.spawn(follow::follow(server.clone(), Arc::clone(served), Arc::clone(&transfers), stop.clone()));
-            let (serving, served) = (Arc::clone(&serving), Arc::clone(served));
-            others.spawn(tell::tell(server.clone(), serving, served, name.clone(), stop.clone()));
+        if let Some(server) = from {
+            others.spawn(follow::follow(server.clone(), Arc::clone(served), Arc::clone(transfers), stop.clone()));
+            let (serving, served) = (Arc::clone(serving), Arc::clone(served));
+            others.spawn(tell::tell(server.clone(), serving, served, name.to_owned(), stop.clone()));
         }
     }
-    let (watcher, stopped) = (Arc::clone(&serving), stop.clone());
+    let (watcher, stopped) = (Arc::clone(serving), stop.clone());
     others.spawn(async move { watcher.watch_load(&stopped).await });
     let (handle, stopped) = (serving.handle.clone(), stop.clone());
     others.spawn(async move {
@@ -136,7 +149,7 @@ pub async fn start(
             handle.run_upkeep();
         }
     });
-    Ok(Running { address: addresses.0, health: addresses.1, stop, listeners, others, serving })
+    others
 }
 
 async fn bind(address: SocketAddr) -> Outcome<TcpListener> {

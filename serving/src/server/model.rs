@@ -97,7 +97,7 @@ impl Loaded {
         };
         let signature = signature(&architecture).map_err(Unservable::Graph)?;
         let layout = architecture.layout().map_err(|error| unreadable(&error))?;
-        let parameters = scaffold::read_model(file, &Arc::new(layout)).map_err(|error| unreadable(&error))?;
+        let parameters = architecture.read_published(file, &Arc::new(layout)).map_err(|error| unreadable(&error))?;
         let parameters = Arc::new(parameters);
         let (has_panicked, idle, pace) = (AtomicBool::new(false), Mutex::default(), AtomicU64::new(u64::MAX));
         let device = Device::Cpu;

@@ -2,15 +2,19 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+use client_sdk::participant::machine;
 use coordinator::config::Config;
 use coordinator::random::Random;
 use coordinator::{Coordinator, Parts};
 use federation::time::Clock;
 use task_spec::TaskSpec;
-use wire::admin::{CreateEnrollmentToken, CreateTask, EnrollmentTokenReply, Role};
+use wire::admin::{
+    CreateEnrollmentToken, CreateTask, EnrollmentTokenReply, MODEL_FILE_PART_BYTES, ModelFile, ModelFileReply, Role,
+};
 use wire::certificate::Issuers;
 use wire::inspect::TaskView;
-use wire::{TaskId, route};
+use wire::{Digest, TaskId, route};
 use zeroize::Zeroizing;
 
 use super::network::Network;
@@ -64,6 +68,29 @@ impl LocalCoordinator {
     pub async fn create_task(&self, spec: TaskSpec) -> Result<TaskId, SimulationError> {
         let task: TaskView = self.network.make(route::TASKS, &CreateTask { spec }).await?;
         Ok(task.summary.id)
+    }
+
+    /// Stores the file of a model from which a task may start, and returns its digest.
+    ///
+    /// # Errors
+    /// [`SimulationError::Refused`] with the reason.
+    pub async fn store_model(&self, file: Bytes) -> Result<Digest, SimulationError> {
+        let of = |bytes: Bytes| machine::ModelFile::new(bytes).sha256();
+        let parts = (0..file.len()).step_by(MODEL_FILE_PART_BYTES);
+        let parts = parts.map(|from| file.slice(from..file.len().min(from + MODEL_FILE_PART_BYTES)));
+        let parts: Vec<_> = parts.map(|part| (of(part.clone()), part)).collect();
+        let sha256 = of(file.clone());
+        let path = route::fill(route::MODEL_FILE, &[&sha256]);
+        let content = ModelFile { bytes: file.len() as u64, parts: parts.iter().map(|(part, _)| *part).collect() };
+        let ModelFileReply { missing } = self.network.put(&path, &content).await?;
+        for (part, bytes) in missing.iter().filter_map(|&number| parts.get(number as usize)) {
+            self.network.put_bytes(&route::fill(route::MODEL_FILE_PART, &[part]), bytes.clone()).await?;
+        }
+        let ModelFileReply { missing } = self.network.put(&path, &content).await?;
+        match missing.is_empty() {
+            true => Ok(sha256),
+            false => Err(SimulationError::Coordinator("it does not keep the parts of a model".to_owned())),
+        }
     }
 
     /// A token with which one participant may enrol, under this name if one is given.

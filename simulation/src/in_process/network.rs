@@ -26,6 +26,8 @@ use wire::{TaskId, headers};
 
 use crate::SimulationError;
 
+const JSON: &str = "application/json";
+
 type Answer = Result<http::Response<Bytes>, TransportError>;
 
 pub struct Exchange {
@@ -62,7 +64,13 @@ impl Network {
             Request::Upload(upload) => upload.body.len(),
             Request::Part(part) => part.body.len(),
             Request::Answer { body, .. } => body.len(),
-            _ => 0,
+            Request::Enroll(_)
+            | Request::Renew(_)
+            | Request::CheckIn(_)
+            | Request::Manifest(_)
+            | Request::Announcement { .. }
+            | Request::Evidence { .. }
+            | Request::Abandon(_) => 0,
         };
         bytes as u64
     }
@@ -135,7 +143,7 @@ impl Network {
     /// # Errors
     /// [`SimulationError::Refused`] or [`SimulationError::Coordinator`].
     pub async fn look<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, SimulationError> {
-        match self.operate(Method::GET, path, Bytes::new()).await {
+        match self.operate(Method::GET, path, JSON, Bytes::new()).await {
             Ok(answer) => read(&answer).map(Some),
             Err(TransportError::Problem { problem, .. }) if problem.status == 404 => Ok(None),
             Err(error) => Err(refused(error)),
@@ -147,7 +155,7 @@ impl Network {
     /// # Errors
     /// [`SimulationError::Refused`] or [`SimulationError::Coordinator`].
     pub async fn download(&self, path: &str) -> Result<Bytes, SimulationError> {
-        self.operate(Method::GET, path, Bytes::new()).await.map(http::Response::into_body).map_err(refused)
+        self.operate(Method::GET, path, JSON, Bytes::new()).await.map(http::Response::into_body).map_err(refused)
     }
 
     /// Makes something as an operator.
@@ -155,17 +163,42 @@ impl Network {
     /// # Errors
     /// [`SimulationError::Refused`] or [`SimulationError::Coordinator`].
     pub async fn make<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, SimulationError> {
-        let body = serde_json::to_vec(body).map_err(|error| SimulationError::Coordinator(error.to_string()))?;
-        read(&self.operate(Method::POST, path, body.into()).await.map_err(refused)?)
+        self.send_json(Method::POST, path, body).await
     }
 
-    async fn operate(&self, method: Method, path: &str, body: Bytes) -> Answer {
+    /// Puts something in its place as an operator.
+    ///
+    /// # Errors
+    /// [`SimulationError::Refused`] or [`SimulationError::Coordinator`].
+    pub async fn put<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, SimulationError> {
+        self.send_json(Method::PUT, path, body).await
+    }
+
+    /// Puts bytes in their place as an operator.
+    ///
+    /// # Errors
+    /// [`SimulationError::Refused`] or [`SimulationError::Coordinator`].
+    pub async fn put_bytes(&self, path: &str, bytes: Bytes) -> Result<(), SimulationError> {
+        self.operate(Method::PUT, path, headers::MEDIA_OCTETS, bytes).await.map(drop).map_err(refused)
+    }
+
+    async fn send_json<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, SimulationError> {
+        let body = serde_json::to_vec(body).map_err(|error| SimulationError::Coordinator(error.to_string()))?;
+        read(&self.operate(method, path, JSON, body.into()).await.map_err(refused)?)
+    }
+
+    async fn operate(&self, method: Method, path: &str, media: &str, body: Bytes) -> Answer {
         let request = http::Request::builder()
             .method(method)
             .uri(path)
             .header(headers::PROTOCOL, headers::PROTOCOL_VERSION)
             .header(AUTHORIZATION, format!("Bearer {}", self.token))
-            .header(CONTENT_TYPE, "application/json")
+            .header(CONTENT_TYPE, media)
             .body(body);
         checked(self.send(None, request.map_err(TransportError::protocol)?).await?)
     }

@@ -29,6 +29,32 @@ pub async fn an_input_counts_once(store: &Store) {
     refused!(store, |tx| tx.insert_admitted(&[*stranger]));
 }
 
+/// A version's record names the records below of the inputs in its sum: each once, in order, and the first that was named.
+pub async fn records_below_belong_to_folded_inputs(store: &Store) {
+    let open = &collecting(store, 4).await;
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                let key = open.key;
+                let below = |participant, sha256| (key, participant_id(participant), digest(sha256));
+                for n in 1..=4 {
+                    tx.insert_admitted(&[admitted(open, n)]).await?;
+                }
+                assert_eq!(tx.insert_records_below(&[below(1, 8), below(2, 7), below(3, 8), below(4, 6)]).await?, 4);
+                assert_eq!(tx.insert_records_below(&[below(1, 5)]).await?, 0, "it is final");
+                assert_eq!(tx.records_below(key, 9).await?, []);
+                tx.mark_folded(key, &[1, 2, 3].map(participant_id)).await?;
+                assert_eq!(tx.records_below(key, 9).await?, [7, 8].map(digest));
+                assert_eq!(tx.records_below(key, 1).await?, [digest(7)]);
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+    let stranger = &[(open.key, participant_id(9), digest(1))];
+    refused!(store, |tx| tx.insert_records_below(stranger));
+}
+
 /// An input that was folded before or lacks admission is rejected: it would count twice, or not at all.
 pub async fn inputs_are_folded_once_and_in_order(store: &Store) {
     let open = &collecting(store, 3).await;

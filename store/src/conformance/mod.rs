@@ -68,6 +68,7 @@ macro_rules! conformance_tests {
     ($open:path) => {
         $crate::conformance_tests!(@each $open,
             admitted::an_input_counts_once,
+            admitted::records_below_belong_to_folded_inputs,
             admitted::inputs_are_folded_once_and_in_order,
             admitted::inputs_are_given_scores,
             assignment::a_cohort_is_drawn_and_listed,

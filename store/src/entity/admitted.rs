@@ -107,6 +107,35 @@ impl Transaction<'_> {
         .await
     }
 
+    /// Stores the digest of a record below that each participant named with its new input. Existing ones stay as they are.
+    ///
+    /// # Errors
+    /// `Conflict` if a participant has no assignment in that attempt.
+    pub async fn insert_records_below(&mut self, records: &[(Attempt, ParticipantId, Digest)]) -> Result<u32> {
+        self.change_of(
+            records.len(),
+            "INSERT INTO record_below (task, number, attempt, participant, sha256)
+             SELECT * FROM {?1 task:bytes number:integer attempt:integer participant:bytes sha256:bytes} AS new
+             WHERE true ON CONFLICT DO NOTHING",
+            records,
+        )
+        .await
+    }
+
+    /// Records below that participants named with the inputs in a partial or released sum: ascending, each once.
+    pub async fn records_below(&mut self, attempt: Attempt, limit: u32) -> Result<Vec<Digest>> {
+        self.list(
+            "SELECT DISTINCT record_below.sha256 FROM record_below
+             JOIN admitted
+               ON admitted.task = record_below.task AND admitted.number = record_below.number
+              AND admitted.attempt = record_below.attempt AND admitted.participant = record_below.participant
+             WHERE record_below.task = ?1 AND record_below.number = ?2 AND record_below.attempt = ?3 AND admitted.folded = 1
+             ORDER BY record_below.sha256 LIMIT ?4",
+            (attempt, limit),
+        )
+        .await
+    }
+
     /// Records that the partial sum contains these inputs.
     ///
     /// # Errors

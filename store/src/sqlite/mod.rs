@@ -19,7 +19,7 @@ use rusqlite::{Connection, OpenFlags};
 
 pub use self::backup::CopiedPages;
 use self::error::translate;
-use self::pool::Pool;
+use self::pool::{Medium, Pool};
 use crate::driver::{Backend, Driver, Mode};
 use crate::error::{Result, StoreError};
 use crate::private;
@@ -67,7 +67,11 @@ impl SqliteBackend {
         for _ in 0..count.max(1) {
             readers.push(prepare(open(OpenFlags::SQLITE_OPEN_READ_ONLY)?)?);
         }
-        Ok(Self { writer: Pool::new(vec![writer], true), readers: Pool::new(readers, true), reads_alone: false })
+        Ok(Self {
+            writer: Pool::new(vec![writer], Medium::File),
+            readers: Pool::new(readers, Medium::File),
+            reads_alone: false,
+        })
     }
 
     /// Opens a file for reading alone: it must exist with the current schema, and stays unchanged.
@@ -76,7 +80,7 @@ impl SqliteBackend {
         let open = move || {
             let connection = open_to_read(&path)?;
             schema::must_be_newest(&connection)?;
-            let pool = Pool::new(vec![connection], true);
+            let pool = Pool::new(vec![connection], Medium::File);
             Ok(Self { writer: pool.clone(), readers: pool, reads_alone: false })
         };
         tokio::task::spawn_blocking(open).await.map_err(StoreError::fault)?
@@ -86,7 +90,7 @@ impl SqliteBackend {
     pub(crate) fn open_memory() -> Result<Self> {
         let connection = prepare(Connection::open_in_memory().map_err(translate)?)?;
         schema::migrate(&connection)?;
-        let pool = Pool::new(vec![connection], false);
+        let pool = Pool::new(vec![connection], Medium::Memory);
         Ok(Self { writer: pool.clone(), readers: pool, reads_alone: true })
     }
 }

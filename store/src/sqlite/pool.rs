@@ -15,8 +15,15 @@ use crate::error::{Result, StoreError};
 pub(super) struct Pool {
     idle: Arc<Mutex<Vec<Connection>>>,
     permits: Arc<Semaphore>,
-    /// Whether the database is a file: commits and large reads may wait for a disk.
-    may_block: bool,
+    medium: Medium,
+}
+
+/// Where a database is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Medium {
+    /// Commits and large reads may wait for a disk.
+    File,
+    Memory,
 }
 
 /// A lent connection; returned when dropped.
@@ -24,7 +31,7 @@ pub(super) struct Loan {
     held: Option<PooledConnection>,
     /// The transaction that was started, with any outcome.
     begun: Option<Mode>,
-    may_block: bool,
+    medium: Medium,
 }
 
 /// A connection in transit: wherever it is dropped, it returns to its pool without a transaction, and before its
@@ -36,9 +43,9 @@ struct PooledConnection {
 }
 
 impl Pool {
-    pub(super) fn new(connections: Vec<Connection>, may_block: bool) -> Self {
+    pub(super) fn new(connections: Vec<Connection>, medium: Medium) -> Self {
         let permits = Arc::new(Semaphore::new(connections.len()));
-        Self { idle: Arc::new(Mutex::new(connections)), permits, may_block }
+        Self { idle: Arc::new(Mutex::new(connections)), permits, medium }
     }
 
     /// Waits for a connection, in the order of requests.
@@ -49,7 +56,7 @@ impl Pool {
             return Err(StoreError::fault("a permit without a connection"));
         }
         let held = PooledConnection { connection, pool: self.clone(), _permit: permit };
-        Ok(Loan { held: Some(held), begun: None, may_block: self.may_block })
+        Ok(Loan { held: Some(held), begun: None, medium: self.medium })
     }
 }
 
@@ -91,7 +98,7 @@ impl Loan {
         &mut self,
         work: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        if !self.may_block {
+        if self.medium == Medium::Memory {
             return self.run(work);
         }
         let held = self.held.take().ok_or_else(given_back)?;
@@ -112,7 +119,7 @@ impl Loan {
         work: impl FnOnce(&Connection, &Query<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let query = dialect::spell(query)?;
-        if extent == Extent::Few || !self.may_block {
+        if extent == Extent::Few || self.medium == Medium::Memory {
             return self.run(|connection| work(connection, &query));
         }
         let query = query.into_owned();
@@ -178,7 +185,7 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_gives_up_while_a_thread_works_loses_no_connection() {
-        let pool = Pool::new(vec![Connection::open_in_memory().unwrap()], true);
+        let pool = Pool::new(vec![Connection::open_in_memory().unwrap()], Medium::File);
         let mut loan = pool.lend().await.unwrap();
         loan.begin(Mode::Write).await.unwrap();
         let (tell, told) = std::sync::mpsc::channel::<()>();

@@ -7,20 +7,24 @@ use crate::problem::Checks;
 use crate::{ModelSpec, TensorDeclaration};
 
 /// Rejects names of files, which only `tributary` can read, and graphs that cannot be trained or have other tensors than the task.
-pub(super) fn check(model: &ModelSpec, checks: &mut Checks) {
+/// Returns the graph of a model that is one.
+pub(super) fn check(model: &ModelSpec, checks: &mut Checks) -> Option<GraphModel> {
     checks.require(
         model.graph.is_none() && model.loss.is_none(),
         "model.graph",
         "names a file, which only `tributary` can read; put graph and loss into model.architecture",
     );
-    let Some(Value::Object(architecture)) = &model.architecture else { return };
+    let Some(Value::Object(architecture)) = &model.architecture else { return None };
     if architecture.get("kind").and_then(Value::as_str) != Some("graph") {
-        return;
+        return None;
     }
     let mut content = architecture.clone();
     content.remove("kind");
     match serde_json::from_value::<GraphModel>(Value::Object(content)) {
-        Err(error) => checks.require_with(false, "model.architecture", || error.to_string()),
+        Err(error) => {
+            checks.require_with(false, "model.architecture", || error.to_string());
+            None
+        }
         Ok(found) => {
             let is_same = |(tensor, parameter): (&TensorDeclaration, &graph::Parameter)| {
                 let shape = parameter.shape.iter().map(|&size| u64::from(size));
@@ -33,6 +37,7 @@ pub(super) fn check(model: &ModelSpec, checks: &mut Checks) {
                 "model.tensors",
                 "are not the parameters of the graph in model.architecture, in its order",
             );
+            Some(found)
         }
     }
 }

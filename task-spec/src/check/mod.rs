@@ -2,6 +2,7 @@
 //! of its sums, `secure-agg` the thresholds.
 
 mod analytics;
+mod batch_norm;
 mod batches;
 mod compression;
 mod distribution;
@@ -9,6 +10,7 @@ mod fairness;
 mod gate;
 mod graph;
 mod initial_model;
+mod keep_best;
 mod local;
 mod optimizer;
 mod personalization;
@@ -20,6 +22,8 @@ mod solver;
 mod table;
 
 use std::collections::BTreeSet;
+
+use ::graph::GraphModel;
 
 use crate::problem::Checks;
 use crate::{
@@ -39,7 +43,8 @@ impl TaskSpec {
         if let Some(initial) = &self.model.initial {
             self.check_initial_model(initial, &mut checks);
         }
-        graph::check(&self.model, &mut checks);
+        let graph = graph::check(&self.model, &mut checks);
+        self.check_batch_norm(graph.as_ref().map(GraphModel::graph), &mut checks);
         self.check_training(&mut checks);
         self.check_local_training(&mut checks);
         self.check_selection(&mut checks);
@@ -48,6 +53,7 @@ impl TaskSpec {
         self.check_aggregation(&mut checks);
         self.check_robust(&mut checks);
         self.check_gate(&mut checks);
+        self.check_keep_best(&mut checks);
         if self.secure_aggregation.enabled {
             self.check_secure_aggregation(&mut checks, deployment);
             self.check_batches(&mut checks);
@@ -64,7 +70,7 @@ impl TaskSpec {
         }
         self.check_compression(&mut checks);
         if let Some(table) = &self.model.table {
-            self.check_table(table, &mut checks);
+            self.check_table(table, graph.as_ref(), &mut checks);
         }
         checks.found()
     }

@@ -26,7 +26,7 @@ impl TaskSpec {
                 "must be 1 with mechanism \"tree\", whose promise is for participants that take part once",
             );
         }
-        if privacy.mechanism == PrivacyMechanism::BandedMatrix {
+        if privacy.mechanism.counts_participations() {
             self.check_participations(checks);
         }
         if let Some(sampling) = &privacy.sampling {
@@ -53,10 +53,16 @@ impl TaskSpec {
         Some(Turns { present: needed, ..Turns::of(privacy, cohort, self.rounds.count.max(1))? })
     }
 
-    /// A banded matrix's guarantee needs selection to enforce the limits on participations.
+    /// The guarantee of counted participations needs selection to enforce the limits on them.
     fn check_participations(&self, checks: &mut Checks) {
         let require = &self.selection.require;
-        if let Some(most) = self.privacy.participations {
+        if let Some(most) = self.privacy.participations.filter(|most| *most > 0) {
+            // The matrix of a plan may have room for later rounds.
+            let planned = self.privacy.rounds.unwrap_or(self.rounds.count).max(1);
+            let fits = self.privacy.mechanism == PrivacyMechanism::BandedMatrix || most <= planned;
+            checks.require_with(fits, "privacy.participations", || {
+                format!("must be at most {planned}, the rounds that the noise is planned for, not {most}")
+            });
             checks.require_with(
                 (1..=most).contains(&require.max_participations),
                 "selection.require.max_participations",

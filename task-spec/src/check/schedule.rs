@@ -129,6 +129,11 @@ impl TaskSpec {
                 self.aggregation.gate.is_some(),
                 "judges the version a round starts from by what its cohort measured; a buffer has measured older ones",
             ),
+            (
+                "rounds.keep_best",
+                self.rounds.keep_best.is_some(),
+                "compares versions by what the cohort of one round measured; a buffer has measured several",
+            ),
         ] {
             checks.require_with(!given, field, || {
                 format!("{why}: leave it out, or choose schedule.mode \"sync\" instead of \"{mode}\"")

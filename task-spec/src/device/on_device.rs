@@ -11,8 +11,11 @@ use serde::{Deserialize, Serialize};
 /// The attribute known for every participant: its number of training examples.
 pub const EXAMPLES: &str = "examples";
 
-/// The attribute of every participant's SDK: the latest format of graphs ([`graph::Graph::VERSION`]) that it computes.
+/// The attribute of every participant's SDK: the latest format of graphs ([`graph::Graph::LATEST`]) that it computes.
 pub const GRAPH_VERSION: &str = "graph_version";
+
+/// The attribute of every participant's SDK: the latest rules for tables ([`crate::TableSpec::LATEST`]) that it reads.
+pub const TABLE_VERSION: &str = "table_version";
 
 /// Maximum number of criteria of a task.
 pub const MAX_CRITERIA: usize = 16;
@@ -49,8 +52,8 @@ impl From<&str> for Attribute {
 #[serde(default, deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Criterion {
-    /// Name of the attribute. Every participant has `examples`, its number of training examples, and `graph_version`, the
-    /// latest format of graphs that its SDK computes.
+    /// Name of the attribute. Every participant has `examples`, its number of training examples, and `graph_version` and
+    /// `table_version`, the latest format of graphs and rules for tables that its SDK supports.
     pub attribute: String,
     /// Holds for numbers that are not below.
     #[serde(skip_serializing_if = "Option::is_none")]

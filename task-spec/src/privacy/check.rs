@@ -114,14 +114,28 @@ impl PrivacySpec {
     }
 
     fn check_participations(&self, require: &mut impl FnMut(bool, &'static str, &str)) {
-        if self.mechanism != PrivacyMechanism::BandedMatrix {
-            let elsewhere = "is for mechanism \"banded_matrix\": leave it out";
+        if !self.mechanism.counts_participations() {
+            let elsewhere = "is for mechanism \"banded_matrix\" or distributed noise: leave it out";
             require(self.participations.is_none(), "participations", elsewhere);
             require(self.separation.is_none(), "separation", elsewhere);
             return;
         }
         require(self.participations != Some(0), "participations", "must be at least 1");
         require(self.separation != Some(0), "separation", "must be at least 1: the next round");
+        if self.mechanism != PrivacyMechanism::BandedMatrix {
+            require(
+                self.participations.is_some() || self.separation.is_none(),
+                "participations",
+                "must be given with a separation: distributed noise is charged for that many releases, however far apart",
+            );
+            require(
+                self.participations.is_none() || self.sampling.is_none(),
+                "sampling",
+                "gains nothing where participations are counted, since a limit on them makes draws depend on earlier ones: leave \
+                 it out",
+            );
+            return;
+        }
         require(
             self.separation.is_some() || self.participations == Some(1),
             "separation",
@@ -221,6 +235,25 @@ mod tests {
         let sampled = PrivacySpec { sampling: spec().sampling, ..with(Some(1), None) };
         assert_eq!(fields(&sampled), ["sampling"]);
         assert_eq!(fields(&PrivacySpec { participations: Some(1), ..spec() }), ["participations"]);
+        for mechanism in [PrivacyMechanism::DistributedDiscreteGaussian, PrivacyMechanism::DistributedSkellam] {
+            let counted = |participations, separation| PrivacySpec {
+                mechanism,
+                sampling: None,
+                participations,
+                separation,
+                ..spec()
+            };
+            for (participations, separation) in [(None, None), (Some(1), None), (Some(4), Some(3)), (Some(1), Some(9))]
+            {
+                assert_eq!(counted(participations, separation).check(), Ok(()));
+                let limits = (separation.map_or(0, |rounds| rounds - 1), participations.unwrap_or_default());
+                assert_eq!(counted(participations, separation).limits(), limits);
+            }
+            assert_eq!(fields(&counted(None, Some(3))), ["participations"]);
+            assert_eq!(fields(&counted(Some(0), Some(0))), ["participations", "separation"]);
+            let sampled = PrivacySpec { sampling: spec().sampling, ..counted(Some(1), None) };
+            assert_eq!(fields(&sampled), ["sampling"]);
+        }
         assert_eq!(fields(&PrivacySpec { mechanism: PrivacyMechanism::None, ..spec() }), ["mechanism"]);
         assert_eq!(fields(&PrivacySpec { population: None, ..spec() }), ["population"]);
         assert_eq!(fields(&PrivacySpec { max_weight: Some(0), ..spec() }), ["max_weight"]);

@@ -40,13 +40,13 @@ pub struct PrivacySpec {
     /// Size of the population for sampling: the participants that enrolled first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub population: Option<u32>,
-    /// With `banded_matrix`: maximum number of participations of one participant;
-    /// `selection.require.max_participations` must agree. Default: as many as `separation` allows.
+    /// With `banded_matrix` and the distributed mechanisms: maximum number of participations of one participant;
+    /// `selection.require.max_participations` must agree. Default: as many as `separation` allows; one in each round.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub participations: Option<u32>,
-    /// With `banded_matrix`: minimum number of rounds from one participation of a participant to its next;
-    /// `selection.require.min_gap_rounds`, the rounds in between, is one less. Default for a single participation:
-    /// `rounds`.
+    /// With `participations` or `banded_matrix`: minimum number of rounds from one participation of a participant to its
+    /// next; `selection.require.min_gap_rounds`, the rounds in between, is one less. Default for a single participation in
+    /// a banded matrix: `rounds`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub separation: Option<u32>,
     /// Cap on the weight of an update, in examples. Default: all participants weigh the same.
@@ -123,6 +123,15 @@ impl PrivacyMechanism {
     #[must_use]
     pub fn is_correlated(self) -> bool {
         self.noised_by() == NoisedBy::CoordinatorOverRounds
+    }
+
+    /// Whether its guarantee can rest on a maximum number of participations that the task chooses.
+    #[must_use]
+    pub fn counts_participations(self) -> bool {
+        match self {
+            Self::BandedMatrix | Self::DistributedDiscreteGaussian | Self::DistributedSkellam => true,
+            Self::None | Self::CentralGaussian | Self::Tree | Self::Local => false,
+        }
     }
 
     /// Whether participants add noise to their updates.
@@ -283,15 +292,13 @@ impl PrivacySpec {
     pub fn limits(&self) -> (u32, u32) {
         match self.mechanism {
             PrivacyMechanism::Tree => (0, 1),
-            PrivacyMechanism::BandedMatrix => {
+            PrivacyMechanism::BandedMatrix
+            | PrivacyMechanism::DistributedDiscreteGaussian
+            | PrivacyMechanism::DistributedSkellam => {
                 let gap = self.separation.map_or(0, |separation| separation.saturating_sub(1));
                 (gap, self.participations.unwrap_or_default())
             }
-            PrivacyMechanism::None
-            | PrivacyMechanism::CentralGaussian
-            | PrivacyMechanism::DistributedDiscreteGaussian
-            | PrivacyMechanism::DistributedSkellam
-            | PrivacyMechanism::Local => (0, 0),
+            PrivacyMechanism::None | PrivacyMechanism::CentralGaussian | PrivacyMechanism::Local => (0, 0),
         }
     }
 

@@ -49,11 +49,11 @@ impl Turns {
         let (separation, participations) = match spec.mechanism {
             PrivacyMechanism::Tree => (None, Some(1)),
             PrivacyMechanism::BandedMatrix => (spec.separation, spec.participations),
-            PrivacyMechanism::None
-            | PrivacyMechanism::CentralGaussian
-            | PrivacyMechanism::DistributedDiscreteGaussian
-            | PrivacyMechanism::DistributedSkellam
-            | PrivacyMechanism::Local => return None,
+            // Independent noise needs no distance between participations.
+            PrivacyMechanism::DistributedDiscreteGaussian | PrivacyMechanism::DistributedSkellam => {
+                (spec.separation.or(Some(1)), Some(spec.participations?))
+            }
+            PrivacyMechanism::None | PrivacyMechanism::CentralGaussian | PrivacyMechanism::Local => return None,
         };
         let separation = separation.unwrap_or(rounds).max(1);
         Some(Self { cohort, present: cohort, rounds, separation, participations })
@@ -112,6 +112,10 @@ impl Turns {
             let separation = largest(self.separation, |separation| fits(&Self { separation, ..*self }));
             found.extend(separation.map(|separation| format!("a separation of at most {separation}")));
         }
+        // With a longer separation it decides, not the number of participations.
+        let often = self.rounds.checked_mul(self.cohort).map(|places| places.div_ceil(population.max(1)));
+        let often = often.filter(|_| self.separation == 1 && self.cohort <= population && self.present <= population);
+        found.extend(often.map(|often| format!("{often} participations each")));
         let rounds = largest(self.rounds, |rounds| fits(&Self { rounds, ..*self }));
         found.extend(rounds.map(|rounds| format!("at most {rounds} rounds")));
         match found.is_empty() {
@@ -189,5 +193,20 @@ mod tests {
         }
         assert_eq!(BANDED.check(200), Ok(()));
         assert!(BANDED.check(199).is_err());
+        let spec = PrivacySpec {
+            mechanism: PrivacyMechanism::DistributedSkellam,
+            participations: Some(2),
+            ..PrivacySpec::default()
+        };
+        let counted = Turns::of(&spec, 100, 10).unwrap();
+        assert_eq!(counted.check(500), Ok(()));
+        let error = counted.check(499).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "10 rounds of 100 participants, each in 2 rounds at most, need 500 participants, not 499: with these, cohorts of at \
+             most 99, or 3 participations each, or at most 9 rounds would do"
+        );
+        assert_eq!(Turns { participations: Some(3), ..counted }.check(499), Ok(()));
+        assert_eq!(Turns::of(&PrivacySpec { participations: None, ..spec }, 100, 10), None);
     }
 }

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::Better;
+
 /// The number of rounds, and the limits of each phase. Omitted values are derived from the cohort.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -25,6 +27,24 @@ pub struct RoundsSpec {
     pub collect_deadline_ms: u64,
     /// Time to sum and publish.
     pub aggregate_deadline_ms: u64,
+    /// Promotes the version that a cohort has measured best. Default: promotion is the operator's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_best: Option<KeepBest>,
+    /// Completes the task after so many rounds without a better version, at least 1; needs `keep_best`. Default: all rounds take place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop_after: Option<u32>,
+}
+
+/// How versions are compared: by a metric that each cohort measures on the version it received.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct KeepBest {
+    /// One of the task's metrics, measured on the received model: `accuracy` or `loss`, not `train_loss`.
+    pub metric: String,
+    /// The better direction. Default: higher.
+    #[serde(default)]
+    pub better: Better,
 }
 
 impl Default for RoundsSpec {
@@ -39,6 +59,8 @@ impl Default for RoundsSpec {
             collect_max: None,
             collect_deadline_ms: 600_000,
             aggregate_deadline_ms: 600_000,
+            keep_best: None,
+            stop_after: None,
         }
     }
 }

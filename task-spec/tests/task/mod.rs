@@ -1,12 +1,13 @@
 //! Tasks: the operator's file, rejected mistakes, and derived limits.
 
+mod batch_norm;
 mod selection;
 mod training;
 
 use task_spec::{
-    AdaptiveMu, Better, Budget, Compression, Deployment, Draw, Fairness, GateSpec, Initial, MAX_COHORT,
-    MAX_DEADLINE_MS, Over, Personalization, PrivacyMechanism, RobustRule, RobustSpec, Schedule, SecureAggregationSpec,
-    ServerOptimizer, Solver, SpecError, Strategy, TaskSpec, Warmup, is_name,
+    AdaptiveMu, Better, Budget, Compression, Deployment, Draw, Fairness, GateSpec, Initial, KeepBest, MAX_COHORT,
+    MAX_DEADLINE_MS, MAX_STOP_AFTER, Over, Personalization, PrivacyMechanism, RobustRule, RobustSpec, Schedule,
+    SecureAggregationSpec, ServerOptimizer, Solver, SpecError, Strategy, TaskSpec, Warmup, is_name,
 };
 use task_spec::{Cohort, Criterion, Oort, PowerOfChoice, Quotas, Stratified};
 
@@ -374,6 +375,7 @@ fn what_means_nothing_beside_an_analysis_is_refused() {
     refuses("selection.strategy", "[selection]\nstrategy = { oort = {} }\nreport_utility = true");
     refuses("aggregation.robust", "[aggregation]\nrobust = { rule = \"median\", attackers = 0.1 }");
     refuses("aggregation.gate", "[aggregation]\ngate = { metric = \"accuracy\", max_fall = 0.1 }");
+    refuses("rounds.keep_best", "[rounds]\nkeep_best = { metric = \"accuracy\" }");
     let long = ["{}"; 400_000].join(",");
     refuses("analytics", &format!("[analytics.more]\nx = [{long}]"));
 }
@@ -451,6 +453,32 @@ fn the_gate_is_read_and_checked() {
     }
     refuses(&["aggregation.gate"], |t| {
         set(gate.clone())(t);
+        t.privacy.mechanism = PrivacyMechanism::CentralGaussian;
+    });
+}
+
+#[test]
+fn keep_best_is_read_and_checked() {
+    let spec = parse(&format!("{SMALL}\n[rounds]\nkeep_best = {{ metric = \"accuracy\" }}\nstop_after = 5"));
+    let best = KeepBest { metric: "accuracy".into(), better: Better::Higher };
+    assert_eq!((spec.rounds.keep_best.as_ref(), spec.rounds.stop_after), (Some(&best), Some(5)));
+    assert_eq!(spec.check(&DEPLOYMENT), Ok(()));
+    let set = |best: KeepBest| move |t: &mut TaskSpec| t.rounds.keep_best = Some(best);
+    for metric in ["f1", "train_loss", "personal_accuracy"] {
+        refuses(&["rounds.keep_best.metric"], |t| {
+            t.metrics = ["accuracy", "train_loss", "personal_accuracy"].map(str::to_owned).to_vec();
+            set(KeepBest { metric: metric.into(), ..best.clone() })(t);
+        });
+    }
+    for stop_after in [0, MAX_STOP_AFTER + 1] {
+        refuses(&["rounds.stop_after"], |t| {
+            set(best.clone())(t);
+            t.rounds.stop_after = Some(stop_after);
+        });
+    }
+    refuses(&["rounds.stop_after"], |t| t.rounds.stop_after = Some(5));
+    refuses(&["rounds.keep_best"], |t| {
+        set(best.clone())(t);
         t.privacy.mechanism = PrivacyMechanism::CentralGaussian;
     });
 }

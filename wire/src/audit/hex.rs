@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Bytes in JSON and on the command line, as hexadecimal digits.
@@ -14,7 +15,7 @@ pub type AuditKey = Hex<32>;
 
 impl<const N: usize> fmt::Display for Hex<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&::hex::encode(self.0))
+        f.write_str(&HEXLOWER.encode(&self.0))
     }
 }
 
@@ -22,11 +23,9 @@ impl<const N: usize> FromStr for Hex<N> {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let mut bytes = [0; N];
-        match ::hex::decode_to_slice(text, &mut bytes) {
-            Ok(()) => Ok(Self(bytes)),
-            Err(_) => Err(format!("expected {} hexadecimal digits", 2 * N)),
-        }
+        let bytes = HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok();
+        let bytes = bytes.and_then(|bytes| bytes.try_into().ok()).map(Self);
+        bytes.ok_or_else(|| format!("expected {} hexadecimal digits", 2 * N))
     }
 }
 

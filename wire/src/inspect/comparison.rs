@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use federation::id::TaskId;
+use federation::time::seconds;
 use serde::{Deserialize, Serialize};
 
 use super::RoundView;
@@ -70,7 +71,7 @@ impl Column {
         let mut total = vec![("completed rounds", exact(completed)), ("failed attempts", exact(failed))];
         if rounds > 0 {
             let names = ["seconds", "bytes_up", "bytes_down"];
-            total.extend(names.into_iter().zip([took.as_secs_f64(), exact(bytes_up), exact(bytes_down)]));
+            total.extend(names.into_iter().zip([seconds(took), exact(bytes_up), exact(bytes_down)]));
         }
         let total = total.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         let last = last_completed.into_iter().flat_map(figures).collect();

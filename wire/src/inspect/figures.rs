@@ -1,5 +1,7 @@
 //! Numbers of a round by their names, for exports and comparisons. The names are the fields of the REST API.
 
+use federation::time::seconds;
+
 use super::{DistributionView, EpsilonView, MetricView, RoundView};
 
 /// A number of a round, by name.
@@ -68,8 +70,8 @@ pub fn figures(round: &RoundView) -> Vec<(String, f64)> {
         DISTRIBUTION.iter().for_each(|(part, of)| add(format!("distributions.{metric}.{part}"), of(view)));
     }
     for phase in &round.phases {
-        let seconds = phase.ended_at.map(|end| end.since(phase.started_at).as_secs_f64());
-        add(format!("phases.{}.seconds", phase.state), seconds);
+        let took = phase.ended_at.map(|end| seconds(end.since(phase.started_at)));
+        add(format!("phases.{}.seconds", phase.state), took);
         add(format!("phases.{}.count", phase.state), phase.count.map(f64::from));
     }
     figures

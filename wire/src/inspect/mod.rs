@@ -6,6 +6,7 @@ mod device;
 pub mod figures;
 mod privacy;
 mod protection;
+mod region;
 mod serving;
 mod task_participants;
 mod task_waiting_for;
@@ -25,6 +26,7 @@ pub use compression::CompressionView;
 pub use device::{DeviceSum, DeviceView};
 pub use privacy::{EpsilonView, PrivacyReport, PrivacyTotal, ReleaseView, TaskPrivacy};
 pub use protection::{AcrossRounds, CertifiedBy, Protection};
+pub use region::RegionFigures;
 pub use serving::{
     CanaryView, REFUSED_MAX, RefusedBecause, RefusedVersion, ServerReport, ServerView, is_in_server_name,
     is_server_name,
@@ -46,6 +48,8 @@ pub mod route {
     pub const ASSIGNMENTS: &str = "/v1/tasks/{task}/rounds/{round}/assignments";
     /// `GET`: the task's privacy ledger: an upper bound on the revealed information.
     pub const TASK_PRIVACY: &str = "/v1/tasks/{task}/privacy";
+    /// `GET`: the whole ledger with a signature, [`crate::ledger::SignedLedger`].
+    pub const TASK_PRIVACY_EXPORT: &str = "/v1/tasks/{task}/privacy/export";
     /// `GET`: an upper bound on the information that all private tasks together revealed about a participant of each.
     pub const PRIVACY: &str = "/v1/privacy";
     /// `GET`: model versions, newest first.

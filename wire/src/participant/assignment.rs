@@ -65,6 +65,10 @@ pub struct Assignment {
     pub deadline_at: Timestamp,
     /// Time until the deadline, for a participant whose clock differs.
     pub remaining_ms: u64,
+    /// Duration of collection, if key shares are dealt before it: it begins when all of them have come, often long before their deadline,
+    /// and then ends earlier than `deadline_at`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub collect_ms: Option<u64>,
 }
 
 impl Assignment {

@@ -11,6 +11,8 @@ pub(crate) enum Since {
     Everything(String),
     Commit {
         commit: String,
+        /// Steps that the run of the commit skipped.
+        skipped: Vec<String>,
         /// Paths relative to the repository.
         changed: Vec<String>,
     },
@@ -27,8 +29,8 @@ pub(crate) struct Choice {
 pub(crate) fn of(packages: &Packages, since: &Since) -> Vec<Choice> {
     let names = || TABLE.iter().map(|step| step.name.to_owned());
     let tests = || packages.0.keys().map(|package| format!("tests:{package}"));
-    let (commit, changed) = match since {
-        Since::Commit { commit, changed } => (commit, changed),
+    let (commit, skipped, changed) = match since {
+        Since::Commit { commit, skipped, changed } => (commit, skipped, changed),
         Since::Everything(reason) => {
             return all([RELEASE.to_owned()].into_iter().chain(names()).chain(tests()), reason);
         }
@@ -55,6 +57,10 @@ pub(crate) fn of(packages: &Packages, since: &Since) -> Vec<Choice> {
     let steps = TABLE.iter().map(|step| {
         let needs = step.packages.iter().flat_map(|package| packages.built_from(package)).collect();
         choose(step.name.to_owned(), first(&needs, step.paths))
+    });
+    let steps = steps.map(|choice| match choice.runs || !skipped.contains(&choice.name) {
+        true => choice,
+        false => Choice { runs: true, reason: "the last full run skipped it".to_owned(), ..choice },
     });
     let steps: Vec<Choice> = steps.collect();
     let user = TABLE.iter().zip(&steps).find(|(step, choice)| step.needs_release && choice.runs);
@@ -103,7 +109,7 @@ mod tests {
     /// Names of the steps selected for a change to these paths.
     fn chosen(packages: &Packages, changed: &[&str]) -> Vec<String> {
         let changed = changed.iter().map(|&path| path.to_owned()).collect();
-        let choices = of(packages, &Since::Commit { commit: "0123".to_owned(), changed });
+        let choices = of(packages, &Since::Commit { commit: "0123".to_owned(), skipped: Vec::new(), changed });
         choices.into_iter().filter(|choice| choice.runs).map(|choice| choice.name).collect()
     }
 
@@ -133,6 +139,14 @@ mod tests {
     }
 
     #[test]
+    fn a_step_that_the_last_full_run_skipped_runs() {
+        let (packages, _) = packages();
+        let since = Since::Commit { commit: "0123".to_owned(), skipped: vec!["sdks".to_owned()], changed: Vec::new() };
+        let runs = of(&packages, &since).into_iter().filter(|choice| choice.runs).map(|choice| choice.name);
+        assert_eq!(runs.collect::<Vec<_>>(), [RELEASE, "sdks", "tests:xtask"]);
+    }
+
+    #[test]
     fn the_tests_of_a_package_run_when_a_file_that_they_read_changes() {
         let (packages, _) = packages();
         let runs = |changed: &str| chosen(&packages, &[changed]);
@@ -144,7 +158,7 @@ mod tests {
     #[test]
     fn everything_runs_after_a_change_that_concerns_every_step_or_that_nothing_claims() {
         let (packages, _) = packages();
-        for path in ["Cargo.lock", ".ci/run", ".ci/sdks/parse.py", "Cargo.toml", "a-new-folder/file"] {
+        for path in ["Cargo.lock", ".ci/run", ".ci/a-new-script.sh", "Cargo.toml", "a-new-folder/file"] {
             assert_eq!(chosen(&packages, &[path]).len(), TABLE.len() + 1 + packages.0.len(), "{path}");
         }
         let forced = of(&packages, &Since::Everything("CI_FULL is set".to_owned()));
@@ -175,6 +189,24 @@ mod tests {
             assert!(root.join(path).exists(), "xtask/src/ci/steps.rs names {path}, which is not there");
         }
         assert_eq!(used(&root), TABLE.iter().map(|step| step.name.to_owned()).chain([RELEASE.to_owned()]).collect());
+    }
+
+    #[test]
+    fn a_step_names_the_scripts_that_its_script_uses() {
+        let (_, root) = packages();
+        let files = std::fs::read_dir(root.join(".ci")).unwrap();
+        let files: Vec<String> = files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+        for step in TABLE {
+            for path in step.paths.iter().filter(|path| path.starts_with(".ci/") && path.ends_with(".sh")) {
+                let script = std::fs::read_to_string(root.join(path)).unwrap();
+                let code: Vec<&str> = script.lines().filter(|line| !line.trim_start().starts_with('#')).collect();
+                for file in files.iter().filter(|file| file.contains('.')) {
+                    let path = format!(".ci/{file}");
+                    let is_used = code.iter().any(|line| line.contains(&format!("/{file}")));
+                    assert!(!is_used || step.paths.contains(&path.as_str()), "step {} does not name {path}", step.name);
+                }
+            }
+        }
     }
 
     /// The names in `.ci/run`: `part NAME` and `chosen NAME`.

@@ -1,13 +1,15 @@
 //! Selects the steps of `.ci/run` by the paths changed since the commit of the last full run.
 //!
-//! `.ci/last-full` records that commit. A step runs if one of its paths has changed. All steps run if the selection may be incomplete:
-//! `CI_FULL=1`, no usable commit, a full run older than a week, a change to a dependency of every step, or a path outside all packages and
-//! steps.
+//! `.ci/last-full` records that commit and the steps that the run skipped. A step runs if one of its paths has changed, or if the last
+//! full run skipped it. All steps run if the selection may be incomplete: `CI_FULL=1`, no usable record, a full run older than a week, a
+//! change to a dependency of every step, or a path outside all packages and steps.
 
 mod choice;
 mod packages;
+pub(crate) mod rustdoc;
 mod steps;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
@@ -17,8 +19,10 @@ use cargo_metadata::MetadataCommand;
 use choice::{Choice, Since};
 use packages::Packages;
 
-/// The file that records the commit of the last full run.
+/// The file that records the commit of the last full run, and the steps that it skipped.
 const RECORD: &str = ".ci/last-full";
+/// The file with the versions of all dependencies.
+const LOCK: &str = "Cargo.lock";
 /// The longest time between two full runs.
 const WEEK_S: u64 = 7 * 24 * 3600;
 
@@ -39,7 +43,12 @@ pub(crate) fn run(full: bool) -> anyhow::Result<()> {
 /// The paths that changed since the recorded commit, in commits and in the working tree.
 fn since(root: &Path) -> anyhow::Result<Since> {
     let record = std::fs::read_to_string(root.join(RECORD)).unwrap_or_default();
-    let commit = record.trim();
+    let mut words = record.split_whitespace();
+    let commit = words.next().unwrap_or_default();
+    let skipped: Vec<String> = words.map(str::to_owned).collect();
+    if let Some(name) = skipped.iter().find(|&name| !steps::TABLE.iter().any(|step| step.name == name)) {
+        return Ok(Since::Everything(format!("{RECORD} names {name}, which is no step")));
+    }
     if commit.len() != 40 || !commit.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Ok(Since::Everything(format!("{RECORD} names no commit")));
     }
@@ -54,8 +63,18 @@ fn since(root: &Path) -> anyhow::Result<Since> {
     }
     let mut changed = git(root, &["diff", "--name-only", "--no-renames", "-z", commit, "--"])?;
     changed.push_str(&git(root, &["ls-files", "--others", "--exclude-standard", "-z"])?);
-    let paths = changed.split('\0').filter(|path| !path.is_empty() && *path != RECORD);
-    Ok(Since::Commit { commit: commit[..12].to_owned(), changed: paths.map(str::to_owned).collect() })
+    let lock = |text: &str| third_parties(text).map(str::to_owned).collect::<BTreeSet<_>>();
+    let before = git(root, &["show", &format!("{commit}:{LOCK}")]).unwrap_or_default();
+    let after = std::fs::read_to_string(root.join(LOCK)).unwrap_or_default();
+    let is_ours = lock(&before) == lock(&after);
+    let ignored = |path: &str| path.is_empty() || path == RECORD || path == LOCK && is_ours;
+    let paths = changed.split('\0').filter(|path| !ignored(path));
+    Ok(Since::Commit { commit: commit[..12].to_owned(), skipped, changed: paths.map(str::to_owned).collect() })
+}
+
+/// The entries of a lock file that come from a registry. The others are our packages, whose manifests change with them.
+fn third_parties(lock: &str) -> impl Iterator<Item = &str> {
+    lock.split("\n[[package]]\n").filter(|entry| entry.contains("\nsource = ")).map(str::trim)
 }
 
 /// The time of a commit, in seconds since 1970.
@@ -119,10 +138,41 @@ mod tests {
     }
 
     #[test]
+    fn lock_file_counts_if_a_third_party_has_changed() {
+        let root = repository("lock");
+        let ours = "[[package]]\nname = \"wire\"\ndependencies = [\n \"serde\",\n]\n";
+        let theirs = "[[package]]\nname = \"serde\"\nversion = \"1.0.0\"\nsource = \"registry\"\n";
+        std::fs::write(root.join(LOCK), format!("version = 4\n\n{ours}\n{theirs}")).unwrap();
+        git(&root, &["add", LOCK]).unwrap();
+        let first = commit(&root, "committed.rs", "2026-01-02T00:00:00Z");
+        let changed = |lock: &str| {
+            std::fs::write(root.join(LOCK), lock).unwrap();
+            let Since::Commit { changed, .. } = record(&root, &first) else { panic!("the commit is here") };
+            changed
+        };
+        let new = ours.replace("serde", "anyhow");
+        assert!(changed(&format!("version = 4\n\n{theirs}\n{new}")).is_empty());
+        assert_eq!(changed(&format!("version = 4\n\n{ours}\n{}", theirs.replace("1.0.0", "1.0.1"))), [LOCK]);
+        std::fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn steps_that_the_full_run_skipped_are_read() {
+        let root = repository("skipped");
+        let first = git(&root, &["rev-parse", "HEAD"]).unwrap();
+        let Since::Commit { skipped, .. } = record(&root, &format!("{first}miri\nsdks\n")) else {
+            panic!("the commit is here")
+        };
+        assert_eq!(skipped, ["miri", "sdks"]);
+        std::fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
     fn an_unusable_record_means_everything() {
         let root = repository("record");
         let first = git(&root, &["rev-parse", "HEAD"]).unwrap();
-        for text in ["", "none\n", "0123456789012345678901234567890123456789\n"] {
+        let unknown_step = format!("{}\nmiri\nmirri\n", first.trim());
+        for text in ["", "none\n", "0123456789012345678901234567890123456789\n", &unknown_step] {
             assert!(matches!(record(&root, text), Since::Everything(_)), "{text:?}");
         }
         let other = commit(&root, "other.rs", "2026-01-02T00:00:00Z");

@@ -1,4 +1,4 @@
-//! The optional steps of `.ci/run`, as data. Formatting, clippy, tidy and compiling the tests always run.
+//! The optional steps of `.ci/run`, as data. Formatting, tidy and compiling the tests by clippy always run.
 
 /// A step with its packages and paths. `.ci/run` refers to it by name.
 pub(crate) struct Step {
@@ -14,9 +14,9 @@ pub(crate) struct Step {
 /// The name of the step that builds `tributary` and `faults` for the others.
 pub(crate) const RELEASE: &str = "release";
 
-/// A change here concerns every step.
+/// A change here concerns every step, and so does one to a file of `.ci` that no step names.
 pub(crate) const EVERYTHING: &[&str] =
-    &[".cargo", ".ci", "Cargo.lock", "Cargo.toml", "xtask/src/ci", "xtask/src/main.rs"];
+    &[".cargo", ".ci/affected.sh", ".ci/run", "Cargo.lock", "Cargo.toml", "xtask/src/ci", "xtask/src/main.rs"];
 
 /// Changes to these paths need none of the optional steps.
 pub(crate) const NOTHING: &[&str] =
@@ -47,13 +47,20 @@ pub(crate) const TABLE: &[Step] = &[
         needs_release: false,
     },
     Step { name: "miri", packages: &["aggregation"], paths: &["client-sdk/ffi"], needs_release: false },
-    Step { name: "vectors", packages: &["tributary-ffi", "tributary-python"], paths: &[], needs_release: true },
+    Step {
+        name: "vectors",
+        packages: &["tributary-ffi", "tributary-python"],
+        paths: &[".ci/vectors.py"],
+        needs_release: true,
+    },
     Step { name: "load", packages: &["tributary", "test-servers"], paths: &[], needs_release: false },
     Step {
         name: "deployment",
         packages: &[],
         // The features of these decide whether a release can draw repeatable noise.
         paths: &[
+            ".ci/deploy.sh",
+            ".ci/gpu.sh",
             "deploy",
             "gpu",
             "docs",
@@ -76,20 +83,49 @@ pub(crate) const TABLE: &[Step] = &[
     Step {
         name: "exports",
         packages: &["wire", "operator-client"],
-        paths: &["cli", "coordinator"],
+        paths: &[
+            ".ci/exports.sh",
+            ".ci/exports.py",
+            ".ci/federation.sh",
+            ".ci/pypi.sh",
+            "cli",
+            "coordinator",
+            "learning",
+            "examples/privacy",
+        ],
         needs_release: true,
     },
     Step {
         name: "contract",
         packages: &["wire", "listener"],
-        paths: &["coordinator", "store", "api-reference", "cli", "migrations"],
+        paths: &[
+            ".ci/contract.sh",
+            ".ci/contract.py",
+            ".ci/contract_hooks.py",
+            ".ci/client.py",
+            ".ci/federation.sh",
+            ".ci/pypi.sh",
+            "coordinator",
+            "store",
+            "api-reference",
+            "cli",
+            "migrations",
+        ],
         needs_release: true,
     },
-    Step { name: "serving", packages: &["serving"], paths: &["cli"], needs_release: true },
+    Step {
+        name: "serving",
+        packages: &["serving"],
+        paths: &[".ci/serving.sh", ".ci/serving_client.py", ".ci/onnx.py", ".ci/pypi.sh", "cli"],
+        needs_release: true,
+    },
     Step {
         name: "silo",
         packages: &[],
         paths: &[
+            ".ci/silo.sh",
+            ".ci/torch.sh",
+            ".ci/pypi.sh",
             "examples/silo",
             "cli/src",
             "client-sdk/src/process_trainer",
@@ -102,37 +138,68 @@ pub(crate) const TABLE: &[Step] = &[
     Step {
         name: "torch",
         packages: &[],
-        paths: &["examples/silo", "client-sdk/src/process_trainer", "client-sdk/python/tributary/program.py"],
+        paths: &[
+            ".ci/torch.sh",
+            ".ci/pypi.sh",
+            "examples/silo",
+            "client-sdk/src/process_trainer",
+            "client-sdk/python/tributary/program.py",
+        ],
         needs_release: true,
     },
     Step {
         name: "python",
         packages: &["tributary-python", "listener"],
-        paths: &["docs/tutorials", "docs/site", "coordinator/src", "cli/src"],
+        paths: &[
+            ".ci/python.sh",
+            ".ci/torch.sh",
+            ".ci/pypi.sh",
+            "docs/tutorials",
+            "docs/site",
+            "coordinator/src",
+            "cli/src",
+        ],
         needs_release: true,
     },
     Step {
         name: "sdks",
         packages: &["tributary-ffi", "tributary-python", "tributary-bindgen", "listener"],
-        paths: &["client-sdk", "examples", "coordinator/src"],
+        paths: &[
+            ".ci/sdks.sh",
+            ".ci/sdks",
+            ".ci/federation.sh",
+            ".ci/pypi.sh",
+            "client-sdk",
+            "examples",
+            "coordinator/src",
+        ],
         needs_release: true,
     },
     Step {
         name: "docs",
         packages: &["examples"],
-        paths: &["docs", "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "cli", "client-sdk"],
+        paths: &[
+            ".ci/docs.sh",
+            ".ci/pypi.sh",
+            "docs",
+            "README.md",
+            "ARCHITECTURE.md",
+            "CONTRIBUTING.md",
+            "cli",
+            "client-sdk",
+        ],
         needs_release: true,
     },
     Step {
         name: "dashboard",
         packages: &["wire", "listener"],
-        paths: &["dashboard", "coordinator", "cli/src"],
+        paths: &[".ci/dashboard.sh", "dashboard", "coordinator", "cli/src"],
         needs_release: true,
     },
     Step { name: "faults", packages: &["faults"], paths: &[], needs_release: true },
     Step { name: "examples", packages: &["examples"], paths: &[], needs_release: false },
     Step { name: "demo", packages: &["tributary"], paths: &["xtask/src/floor.rs"], needs_release: true },
     Step { name: "kernels", packages: &["aggregation"], paths: &[], needs_release: false },
-    Step { name: "gpu", packages: &["aggregation"], paths: &["gpu", "docs/GPU.md"], needs_release: true },
+    Step { name: "gpu", packages: &["aggregation"], paths: &[".ci/gpu.sh", "gpu", "docs/GPU.md"], needs_release: true },
     Step { name: "ptx", packages: &["aggregation"], paths: &[], needs_release: false },
 ];

@@ -20,7 +20,7 @@ use crate::command::privacy::ledger;
 use crate::data::{self, DataArgs};
 use crate::device;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::output::Output;
+use crate::output::{LiveTable, Output};
 use crate::task_input::{FlagValue, ShortFlags, TaskArgs, TaskInput};
 use crate::trainer::cores;
 use crate::{signal, task_file};
@@ -46,7 +46,6 @@ use personal::{MethodAccuracy, Shards};
 use plan::{DropPlan, Plan};
 use rounds::{PublishedModel, Rounds};
 use scene::{Scene, blocking};
-use table::LiveTable;
 use world::{Settings, World};
 
 /// Folder of the participants' journals.
@@ -217,7 +216,7 @@ impl Demo {
     async fn play_all(&self, input: TaskInput, folder: &Path, output: Output) -> Outcome<World> {
         let mut scene = self.scene(input)?;
         let plain = self.task(&scene, &scene.input)?;
-        let table = LiveTable::new(output, plain.privacy.is_private());
+        let table = table::live(output);
         scene.training = plain.training.clone();
         let methods = match &plain.personalization {
             Some(method) if self.personalize.is_empty() => vec![FlagValue::by_itself(method.as_str(), Vec::new())],
@@ -342,7 +341,7 @@ impl Demo {
             false => None,
         };
         self.announce(&world, scene, &task, report.as_ref(), &federation, output);
-        table.headings();
+        table.row(&table::headings(private));
         world.open();
         let id = task.summary.id;
         let rounds = Rounds { task: id, count, scene, table, output, is_whole: federation.publishes_the_whole_model() };

@@ -114,8 +114,8 @@ impl Plan<'_> {
         let participants = self.data.participants;
         // The minimum cohort follows from the sampling.
         let is_sampled = draft.privacy.sampling.is_some();
-        // A tree allows one participation each, and a banded matrix forbids consecutive ones.
-        let all_return = !draft.privacy.mechanism.is_correlated();
+        // A tree allows one participation each, a banded matrix forbids consecutive ones, and counted ones run out.
+        let all_return = !draft.privacy.mechanism.is_correlated() && draft.privacy.participations.is_none();
         // Enough updates for a robust rule, if possible.
         let collect_min = if draft.aggregation.robust.is_some() { drawn - drawn / 4 } else { 1 };
         json!({ "rounds": {

@@ -1,6 +1,7 @@
 //! The demo's description of a private task's promise.
 
 use task_spec::{Clip, Sampling};
+use wire::grammar::counted;
 use wire::inspect::PrivacyReport;
 
 use super::events::Spent;
@@ -33,6 +34,10 @@ pub(super) fn words(report: &PrivacyReport) -> Vec<String> {
             .to_owned(),
     );
     if spec.mechanism.needs_secure_aggregation() {
+        if let Some(most) = spec.participations {
+            let releases = counted(most, "release", "releases");
+            lines.push(format!("             Each is in {releases} at most, and is charged for no more."));
+        }
         lines.push(format!(
             "             A sum has at least {} updates, of whose noise {} may tell the coordinator their share.",
             report.smallest_cohort, report.colluders

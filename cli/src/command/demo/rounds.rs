@@ -10,11 +10,11 @@ use wire::{RoundState, TaskId, route};
 
 use super::events::RoundEvent;
 use super::scene::{Scene, blocking};
-use super::table::LiveTable;
+use super::table;
 use super::world::World;
 use crate::command::model::Score;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::output::Output;
+use crate::output::{LiveTable, Output};
 
 /// Duration of a long poll; shorter for a live display.
 const WAIT: Duration = Duration::from_secs(10);
@@ -91,7 +91,7 @@ impl Rounds<'_> {
             match seen {
                 Some(round) if round.state.is_terminal() => return Ok(Some(round)),
                 Some(round) => {
-                    self.table.progress(&round);
+                    self.table.message(table::progress(&round));
                     after = Some(round.state);
                 }
                 None if self.still_active(world, number).await? => {}
@@ -130,7 +130,7 @@ impl Rounds<'_> {
     }
 
     fn show(&self, round: RoundEvent) {
-        self.table.row(&round);
+        self.table.row(&table::row(&round));
         self.output.event("round", &round);
     }
 

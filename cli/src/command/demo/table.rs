@@ -1,12 +1,9 @@
 //! The demo's display: a row for each round, and on a terminal a live line while a round runs.
 
-use std::time::Duration;
-
-use indicatif::{ProgressBar, ProgressStyle};
 use wire::inspect::RoundView;
 
 use super::events::RoundEvent;
-use crate::output::{Cells, GrowingTable, Output, bytes, figure};
+use crate::output::{Cells, GrowingTable, LOSS, LiveTable, Output, bytes, figure};
 
 /// Columns and how wide they are; rows appear one by one, so widths are fixed.
 const COLUMNS: [(&str, usize, Cells); 16] = [
@@ -22,7 +19,7 @@ const COLUMNS: [(&str, usize, Cells); 16] = [
     ("COLLECT", 7, Cells::Number),
     ("UNMASK", 6, Cells::Number),
     ("PUBLISH", 7, Cells::Number),
-    (TRAIN_LOSS, 10, Cells::Number),
+    (LOSS, 10, Cells::Number),
     ("TEST ACC", 8, Cells::Number),
     ("INCLUDED/UNMASKED", 17, Cells::Number),
     ("DROPPED DURING", 14, Cells::Text),
@@ -32,87 +29,55 @@ const COLUMNS: [(&str, usize, Cells); 16] = [
 const DISPENSABLE: [&str; 8] =
     ["SELECT", "SHARE", "COLLECT", "UNMASK", "PUBLISH", "DROPPED DURING", "INCLUDED/UNMASKED", "DOWN"];
 
-const TRAIN_LOSS: &str = "TRAIN LOSS";
-const EPSILON: &str = "EPSILON";
-
-/// The table as it grows.
-pub(super) struct LiveTable {
-    output: Output,
-    live: ProgressBar,
-    is_private: bool,
-    table: GrowingTable,
+/// The table without rows.
+pub(super) fn live(output: Output) -> LiveTable {
+    LiveTable::new(output, GrowingTable::new(&COLUMNS, &DISPENSABLE, output.width()))
 }
 
-impl LiveTable {
-    /// A table that is still empty. In private tasks epsilon replaces the loss, which stays on the devices.
-    pub(super) fn new(output: Output, is_private: bool) -> Self {
-        let live = if output.is_live() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
-        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
-            live.set_style(style);
-        }
-        live.enable_steady_tick(Duration::from_millis(120));
-        Self { output, live, is_private, table: GrowingTable::new(&COLUMNS, &DISPENSABLE, output.width()) }
-    }
+/// The headings of a task's table.
+pub(super) fn headings(is_private: bool) -> [String; COLUMNS.len()] {
+    crate::output::headings(&COLUMNS, is_private)
+}
 
-    /// Prints the headings.
-    pub(super) fn headings(&self) {
-        let private = |heading| if self.is_private && heading == TRAIN_LOSS { EPSILON } else { heading };
-        let headings = self.table.line(&COLUMNS.map(|(heading, ..)| private(heading).to_owned()));
-        self.live.suspend(|| self.output.line(headings));
-    }
+/// The progress of the current round.
+pub(super) fn progress(round: &RoundView) -> String {
+    format!(
+        "round {}{}  {}  cohort {}  reported {}  dropped {}  up {}  down {}  {:.1} s",
+        round.number,
+        if round.attempt > 1 { format!(" (attempt {})", round.attempt) } else { String::new() },
+        round.state,
+        round.cohort,
+        round.reported,
+        round.dropped,
+        bytes(round.bytes_up),
+        bytes(round.bytes_down),
+        round.seconds
+    )
+}
 
-    /// Shows the progress of the current round.
-    pub(super) fn progress(&self, round: &RoundView) {
-        self.live.set_message(format!(
-            "round {}{}  {}  cohort {}  reported {}  dropped {}  up {}  down {}  {:.1} s",
-            round.number,
-            if round.attempt > 1 { format!(" (attempt {})", round.attempt) } else { String::new() },
-            round.state,
-            round.cohort,
-            round.reported,
-            round.dropped,
-            bytes(round.bytes_up),
-            bytes(round.bytes_down),
-            round.seconds
-        ));
-    }
-
-    /// Shows a message between rounds.
-    pub(super) fn message(&self, words: &str) {
-        self.live.set_message(words.to_owned());
-    }
-
-    /// Shows a finished round.
-    pub(super) fn row(&self, round: &RoundEvent) {
-        let phase = |name| round.phases.get(name).map_or_else(String::new, |seconds| format!("{seconds:.2}s"));
-        let metric = |name| round.cohort_metrics.get(name).map_or_else(String::new, |value| figure(*value));
-        let state =
-            round.failure.map_or_else(|| round.state.to_string(), |reason| format!("{}: {reason}", round.state));
-        let row = self.table.line(&[
-            round.number.to_string(),
-            state,
-            round.cohort.to_string(),
-            round.reported.to_string(),
-            round.dropped.to_string(),
-            bytes(round.bytes_up),
-            bytes(round.bytes_down),
-            phase("selecting"),
-            phase("sharing"),
-            phase("collecting"),
-            unmasking(round),
-            phase("aggregating"),
-            round.epsilon.as_ref().map_or_else(|| metric("train_loss"), |spent| figure(spent.published)),
-            round.metrics.map_or_else(String::new, |score| format!("{:.2} %", 100.0 * score.accuracy)),
-            opened(round),
-            dropped_in(round),
-        ]);
-        self.live.suspend(|| self.output.line(row));
-    }
-
-    /// Removes the live line.
-    pub(super) fn finish(&self) {
-        self.live.finish_and_clear();
-    }
+/// The cells of a finished round.
+pub(super) fn row(round: &RoundEvent) -> [String; COLUMNS.len()] {
+    let phase = |name| round.phases.get(name).map_or_else(String::new, |seconds| format!("{seconds:.2}s"));
+    let metric = |name| round.cohort_metrics.get(name).map_or_else(String::new, |value| figure(*value));
+    let state = round.failure.map_or_else(|| round.state.to_string(), |reason| format!("{}: {reason}", round.state));
+    [
+        round.number.to_string(),
+        state,
+        round.cohort.to_string(),
+        round.reported.to_string(),
+        round.dropped.to_string(),
+        bytes(round.bytes_up),
+        bytes(round.bytes_down),
+        phase("selecting"),
+        phase("sharing"),
+        phase("collecting"),
+        unmasking(round),
+        phase("aggregating"),
+        round.epsilon.as_ref().map_or_else(|| metric("train_loss"), |spent| figure(spent.published)),
+        round.metrics.map_or_else(String::new, |score| format!("{:.2} %", 100.0 * score.accuracy)),
+        opened(round),
+        dropped_in(round),
+    ]
 }
 
 /// Seconds from the last update to the unmasked sum.

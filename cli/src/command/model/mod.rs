@@ -19,6 +19,7 @@ mod import;
 mod provenance;
 
 pub(crate) use evaluate::{Score, examples};
+pub(crate) use provenance::read_signed;
 
 /// Model commands.
 #[derive(clap::Subcommand)]
@@ -200,7 +201,7 @@ async fn promoted(server: &Server, task: TaskId) -> Outcome<u32> {
 }
 
 /// A version of a task's model, or its newest.
-async fn find(server: &Server, task: TaskId, version: Option<u32>) -> Outcome<ModelView> {
+pub(super) async fn find(server: &Server, task: TaskId, version: Option<u32>) -> Outcome<ModelView> {
     if let Some(version) = version {
         return server.get(&route::fill(route::MODEL, &[&task, &version]), &[]).await;
     }

@@ -78,12 +78,20 @@ impl Verify {
 
     fn read(&self) -> Outcome<Provenance> {
         let path = self.provenance.display();
-        let unreadable = || Failure::because(Exit::Data, format!("cannot read {path}"));
-        let file = File::open(&self.provenance).map_err(unreadable())?;
-        let record: SignedProvenance = serde_json::from_reader(std::io::Read::take(file, MAX_BYTES))
-            .map_err(|error| Failure::new(Exit::Data, format!("{path} is not a record of a model version: {error}")))?;
+        let record = read_signed(&self.provenance)?;
         record.open().map_err(|error| Failure::new(Exit::Damaged, format!("the record in {path}: {error}")))
     }
+}
+
+/// Reads a record as it was saved, without a check of its signature.
+///
+/// # Errors
+/// [`Exit::Data`].
+pub(crate) fn read_signed(path: &Path) -> Outcome<SignedProvenance> {
+    let name = path.display();
+    let file = File::open(path).map_err(Failure::because(Exit::Data, format!("cannot read {name}")))?;
+    serde_json::from_reader(std::io::Read::take(file, MAX_BYTES))
+        .map_err(|error| Failure::new(Exit::Data, format!("{name} is not a record of a model version: {error}")))
 }
 
 fn digest(path: &Path) -> Outcome<(Digest, u64)> {

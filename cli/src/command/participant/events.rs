@@ -4,6 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use client_sdk::participant::Event;
 use client_sdk::{LifetimeSpent, PrivacySpent, TaskId, WaitingFor};
+use wire::Attempt;
 use wire::grammar::counted;
 
 use crate::output::{Output, bytes, duration, figure};
@@ -39,7 +40,7 @@ pub(super) fn tell_lifetime(output: Output, spent: &LifetimeSpent) {
 
 /// Prints events, and lasting conditions only once.
 #[derive(Default)]
-pub(super) struct EventPrinter(Mutex<Last>);
+pub(crate) struct EventPrinter(Mutex<Last>);
 
 /// The last printed state.
 #[derive(Default)]
@@ -55,7 +56,7 @@ struct Last {
 
 impl EventPrinter {
     /// Prints an event, unless it repeats the previous state.
-    pub(super) fn tell(&self, output: Output, event: &Event) {
+    pub(crate) fn tell(&self, output: Output, event: &Event) {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if last.is_news(event) {
             last.changed(output, event);
@@ -117,166 +118,130 @@ impl Last {
     }
 }
 
+/// The text of an event.
+enum Words {
+    /// Lines of the result.
+    Lines(Vec<String>),
+    /// A note, which is not part of the result.
+    Note(String),
+}
+
+impl Words {
+    fn line(words: impl Into<String>) -> Self {
+        Self::Lines(vec![words.into()])
+    }
+}
+
 /// Prints an event.
 fn tell(output: Output, event: &Event) {
-    let json = || output.event(event.name(), &event.data());
+    let Some(words) = words_of(event).or_else(|| words_in_round(event)) else { return };
+    if !matches!(event, Event::Retry { .. }) {
+        output.event(event.name(), &event.data());
+    }
+    match words {
+        Words::Lines(lines) => lines.iter().for_each(|line| output.line(line)),
+        Words::Note(note) => output.note(note),
+    }
+}
+
+/// The text of an event outside rounds; `None` for others.
+fn words_of(event: &Event) -> Option<Words> {
+    Some(match event {
+        Event::Lowered { floor } => Words::Note(format!("this participant {floor}")),
+        Event::Enrolled { participant, name } => Words::line(format!("enrolled as {name} ({participant})")),
+        Event::AuthorityReplaced { before, left } => {
+            let left = left.map(|place| format!("; round {} was left", place.round)).unwrap_or_default();
+            Words::line(format!(
+                "the coordinator's CA was replaced: enrols again and keeps the journal of {before}, with its models and ledger{left}"
+            ))
+        }
+        Event::Renewed => Words::line("the certificate was renewed"),
+        Event::CheckedIn { waiting_for, .. } => {
+            Words::Lines(waiting_for.iter().map(|reason| format!("waiting: {reason}")).collect())
+        }
+        Event::Asked { task, eligible } => {
+            let word = if *eligible { "meets" } else { "does not meet" };
+            Words::line(format!("task {task}: this device {word} its criteria"))
+        }
+        Event::InBatch { batch, size } => {
+            Words::line(format!("in batch {batch} of {size} participants, whose updates are only opened together"))
+        }
+        Event::KeyPinned { key } => {
+            Words::Note(format!("pinned the coordinator's signing key {key}; compare it with the coordinator's key"))
+        }
+        // The refusal that follows explains it.
+        Event::Unproven { .. } => Words::Lines(Vec::new()),
+        Event::Equivocation { taken, refused, .. } => Words::Note(format!(
+            "the coordinator has signed two models under one number; keep both records: {} and {}",
+            taken.record, refused.record
+        )),
+        Event::Rebased { place, version } => {
+            let task = place.task;
+            Words::Note(format!("task {task} was rebased to version {version}, which is now another model"))
+        }
+        Event::HeldUp { unmet } => Words::Note(format!("this participant waits: {unmet}")),
+        Event::FinalModel { version, .. } => {
+            Words::line(format!("the task has ended; the journal keeps its last version, {version}"))
+        }
+        Event::NoFinalModel { version, reason, .. } => {
+            Words::Note(format!("the task has ended; its last version, {version}, is not stored here: {reason}"))
+        }
+        Event::Retry { what, error, after } => Words::Note(format!(
+            "cannot {what} now: {error}; retrying in {}, then with increasing delays",
+            duration(*after)
+        )),
+        _ => return None,
+    })
+}
+
+/// The text of an event of a round; `None` for others.
+fn words_in_round(event: &Event) -> Option<Words> {
+    let line = |place: &Attempt, words: String| Words::line(format!("round {}: {words}", place.round));
+    let note = |place: &Attempt, words: String| Words::Note(format!("round {}: {words}", place.round));
     let metrics = |metrics: &[(String, learning::MetricValue)]| {
         let words: Vec<_> = metrics.iter().map(|(name, metric)| format!("{name} {:.4}", metric.value)).collect();
         words.join(", ")
     };
-    match event {
-        Event::Lowered { floor } => {
-            json();
-            output.note(format!("this participant {floor}"));
-        }
-        Event::Enrolled { participant, name } => {
-            json();
-            output.line(format!("enrolled as {name} ({participant})"));
-        }
-        Event::AuthorityReplaced { before, left } => {
-            json();
-            let left = left.map(|place| format!("; round {} was left", place.round)).unwrap_or_default();
-            output.line(format!(
-                "the coordinator's CA was replaced: enrols again and keeps the journal of {before}, with its models and ledger{left}"
-            ));
-        }
-        Event::Renewed => {
-            json();
-            output.line("the certificate was renewed");
-        }
-        Event::CheckedIn { waiting_for, .. } => {
-            json();
-            waiting_for.iter().for_each(|reason| output.line(format!("waiting: {reason}")));
-        }
-        Event::Asked { task, eligible } => {
-            json();
-            let word = if *eligible { "meets" } else { "does not meet" };
-            output.line(format!("task {task}: this device {word} its criteria"));
-        }
-        Event::InBatch { batch, size } => {
-            json();
-            output.line(format!("in batch {batch} of {size} participants, whose updates are only opened together"));
-        }
+    Some(match event {
         Event::Assigned { place, cohort, remaining, is_secure } => {
-            json();
             let readable = if *is_secure { "" } else { "; the coordinator can read the update" };
             let within = duration(*remaining);
-            output.line(format!(
-                "round {}: drawn into a cohort of {cohort}; updates are accepted for {within}{readable}",
-                place.round
-            ));
+            line(place, format!("drawn into a cohort of {cohort}; updates are accepted for {within}{readable}"))
         }
         Event::Shared { place, participants } => {
-            json();
-            let round = place.round;
-            output.line(format!("round {round}: sent key shares to a cohort of {participants}; waiting for theirs"));
+            line(place, format!("sent key shares to a cohort of {participants}; waiting for theirs"))
         }
         Event::Delivered { place, dealers } => {
-            json();
-            output.line(format!(
-                "round {}: received the key shares of {}",
-                place.round,
-                counted(*dealers, "participant", "participants")
-            ));
+            line(place, format!("received the key shares of {}", counted(*dealers, "participant", "participants")))
         }
         Event::Confirmed { place, survivors } => {
-            json();
-            let (round, updates) = (place.round, counted(*survivors, "update", "updates"));
-            output.line(format!("round {round}: the sum will include {updates}, with this one"));
+            line(place, format!("the sum will include {}, with this one", counted(*survivors, "update", "updates")))
         }
         Event::Unmasked { place, signers } => {
-            json();
-            output.line(format!(
-                "round {}: sent unmasking shares; {signers} participants had signed the included set",
-                place.round
-            ));
+            line(place, format!("sent unmasking shares; {signers} participants had signed the included set"))
         }
-        Event::KeyPinned { key } => {
-            json();
-            output.note(format!("pinned the coordinator's signing key {key}; compare it with the coordinator's key"));
-        }
-        // The refusal that follows explains it.
-        Event::Unproven { .. } => json(),
-        Event::Equivocation { taken, refused, .. } => {
-            json();
-            let (taken, refused) = (&taken.record, &refused.record);
-            output.note(format!(
-                "the coordinator has signed two models under one number; keep both records: {taken} and {refused}"
-            ));
-        }
-        Event::Rebased { place, version } => {
-            json();
-            let task = place.task;
-            output.note(format!("task {task} was rebased to version {version}, which is now another model"));
-        }
-        Event::Refused { place, reason } => {
-            json();
-            output.note(format!(
-                "round {}: this participant takes no part: {reason}; it retries with increasing delays and reports a change",
-                place.round
-            ));
-        }
+        Event::Refused { place, reason } => note(
+            place,
+            format!("this participant takes no part: {reason}; it retries with increasing delays and reports a change"),
+        ),
         Event::Abandoned { place, reason, refusal } => {
-            json();
             let what = refusal.map(|code| format!(" ({}: {code})", code.as_str())).unwrap_or_default();
-            output.line(format!("round {}: left the round: {}{what}", place.round, reason.as_str()));
+            line(place, format!("left the round: {}{what}", reason.as_str()))
         }
-        Event::Evaluated { place, metrics: found } => {
-            json();
-            output.line(format!("round {}: received model: {}", place.round, metrics(found)));
-        }
+        Event::Evaluated { place, metrics: found } => line(place, format!("received model: {}", metrics(found))),
         Event::Trained { place, metrics: found, examples } => {
-            json();
-            output.line(format!(
-                "round {}: trained on {}: {}",
-                place.round,
-                counted(*examples, "example", "examples"),
-                metrics(found)
-            ));
+            let examples = counted(*examples, "example", "examples");
+            line(place, format!("trained on {examples}: {}", metrics(found)))
         }
-        Event::Clipped { place, clipping } => {
-            json();
-            output.note(format!("round {}: the update was clipped: {clipping}", place.round));
-        }
-        Event::Paused { place } => {
-            json();
-            output.line(format!("round {}: training is paused", place.round));
-        }
-        Event::Resumed { place } => {
-            json();
-            output.line(format!("round {}: training resumed from its last checkpoint", place.round));
-        }
-        Event::HeldUp { unmet } => {
-            json();
-            output.note(format!("this participant waits: {unmet}"));
-        }
-        Event::TrainingFailed { place, error } => {
-            json();
-            output.note(format!("round {}: {error}", place.round));
-        }
+        Event::Clipped { place, clipping } => note(place, format!("the update was clipped: {clipping}")),
+        Event::Paused { place } => line(place, "training is paused".to_owned()),
+        Event::Resumed { place } => line(place, "training resumed from its last checkpoint".to_owned()),
+        Event::TrainingFailed { place, error } => note(place, error.clone()),
         Event::Uploaded { place, bytes: size, .. } => {
-            json();
-            let (round, size) = (place.round, bytes(*size));
-            output.line(format!("round {round}: sent {size}; waiting for enough other updates"));
+            line(place, format!("sent {}; waiting for enough other updates", bytes(*size)))
         }
-        Event::RoundOver { place, reason } => {
-            json();
-            output.line(format!("round {}: ended without this participant's update: {reason}", place.round));
-        }
-        Event::FinalModel { version, .. } => {
-            json();
-            output.line(format!("the task has ended; the journal keeps its last version, {version}"));
-        }
-        Event::NoFinalModel { version, reason, .. } => {
-            json();
-            output.note(format!("the task has ended; its last version, {version}, is not stored here: {reason}"));
-        }
-        Event::Retry { what, error, after } => {
-            output.note(format!(
-                "cannot {what} now: {error}; retrying in {}, then with increasing delays",
-                duration(*after)
-            ));
-        }
-        _ => {}
-    }
+        Event::TookPart { place } => line(place, "this participant has done its part".to_owned()),
+        Event::RoundOver { place, reason } => line(place, format!("ended without this participant's update: {reason}")),
+        _ => return None,
+    })
 }

@@ -9,13 +9,20 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Cells, Output, Table, day, when};
 use crate::server::{IfMatchArgs, PartArgs, Server, ServerArgs, Tagged, none_of};
 
+mod check;
 mod events;
+mod failures;
 mod meters;
+mod once;
+mod policy;
 mod program;
 mod run;
 mod traces;
 
-pub(crate) use run::{build_failure, default_name, failure};
+pub(crate) use events::EventPrinter;
+pub(crate) use failures::{build_failure, failure};
+pub(crate) use policy::{JournalArgs, PolicyArgs};
+pub(crate) use run::default_name;
 
 /// Participant commands.
 #[derive(clap::Subcommand)]
@@ -43,6 +50,10 @@ pub(crate) enum ParticipantCommand {
         #[command(flatten)]
         if_match: IfMatchArgs,
     },
+    /// Check a table of your own against a task: rows used, skipped and filled in, and every problem with its place
+    ///
+    /// Nothing is sent. The exit code is 0 if the task accepts the table, and otherwise 4.
+    Check(check::Check),
     /// Run a participant in this process until the task ends or ctrl-c
     Run(Box<run::Run>),
 }
@@ -59,7 +70,7 @@ pub(crate) struct ParticipantArg {
 impl ParticipantCommand {
     /// Whether the command prints events.
     pub(crate) fn is_stream(&self) -> bool {
-        matches!(self, Self::Run(_))
+        matches!(self, Self::Run(_) | Self::Check(_))
     }
 
     pub(crate) async fn run(self, output: Output) -> Outcome {
@@ -88,6 +99,7 @@ impl ParticipantCommand {
                 show(output, &server.post_tagged(&path, &json!({}), if_match.condition()).await?);
                 Ok(())
             }
+            Self::Check(check) => check.run(output).await,
             Self::Run(run) => run.run(output).await,
         }
     }

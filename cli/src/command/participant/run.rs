@@ -4,13 +4,13 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use client_sdk::identity::CertificateError;
-use client_sdk::journal::{JournalError, JournalFiles};
-use client_sdk::participant::{BuildError, Builder, Event, Outcome as End, Participant, ParticipantError};
+use client_sdk::participant::{Builder, Event, Outcome as End, Participant};
 use client_sdk::train::{Device, DeviceChoice};
 use client_sdk::transport::ServerRoots;
-use client_sdk::{Attribute, Attributes, Lifetime, ModelTrainer, PreIssued, PrivacyPolicy, SecurityPolicy};
+use client_sdk::{Attribute, Attributes, ModelTrainer, PreIssued};
 use coordinator::observe::SpanQueue;
 use tokio_util::sync::CancellationToken;
 use url::Url;
@@ -19,11 +19,14 @@ use wire::audit::AuditKey;
 use zeroize::Zeroizing;
 
 use super::events::{EventPrinter, tell_lifetime, tell_spent};
+use super::failures::{build_failure, failure};
 use super::meters::{self, MetricsArgs};
+use super::once::{Once, ended};
+use super::policy::{JournalArgs, PolicyArgs};
 use super::program::ProgramArgs;
 use super::traces::{Traces, TracesArgs, trace};
 use crate::arguments::{parse_label, parse_token};
-use crate::data::{self, DataArgs, DataChoice};
+use crate::data::{self, DataArgs};
 use crate::device;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
@@ -87,54 +90,19 @@ pub(crate) struct Run {
     /// Name of the task to take part in [default: any]
     #[arg(long)]
     task: Option<String>,
-    /// Folder for persistent state: key, certificate, pending update. Do not restore it from a copy
-    #[arg(long, value_name = "DIR")]
-    journal: PathBuf,
-    /// File with the key that seals the journal, created on first use [default: DIR.key]
-    #[arg(long, value_name = "FILE")]
-    journal_key: Option<PathBuf>,
-    /// File that identifies the latest state of the journal, created on first use; store it on another disk, so that
-    /// copies exclude it [default: DIR.generation]
-    #[arg(long, value_name = "FILE")]
-    journal_generation: Option<PathBuf>,
+    /// Take part in one round, then exit; with 19 if there was nothing to do
+    #[arg(long)]
+    once: bool,
+    /// With --once, the longest wait for a round, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, requires = "once", value_parser = clap::value_parser!(u64).range(1..))]
+    once_within: u64,
+    #[command(flatten)]
+    journal: JournalArgs,
     /// Index of this participant's shard among --participants, from 0
     #[arg(long, default_value_t = 0)]
     index: u32,
-    /// Also take part in tasks whose updates the coordinator can read
-    #[arg(long)]
-    insecure_aggregation: bool,
-    /// Minimum cohort to take part in
-    #[arg(long, value_name = "N", default_value_t = SecurityPolicy::default().min_cohort)]
-    min_cohort: u16,
-    /// Minimum number of colluding participants that the smallest cohort must tolerate
-    #[arg(long, value_name = "N", default_value_t = SecurityPolicy::default().min_tolerated_colluders)]
-    min_tolerated_colluders: u16,
-    /// Minimum fraction of colluding participants that a cohort must tolerate, 0 to 0.5
-    #[arg(long, value_name = "FRACTION", default_value_t = SecurityPolicy::default().min_tolerated_corrupt)]
-    min_tolerated_corrupt: f64,
-    /// Minimum number of updates in an opened sum; in a sum of two, each member can compute the other's update
-    #[arg(long, value_name = "N", default_value_t = SecurityPolicy::default().min_included)]
-    min_included: u16,
-    /// Minimum size of the fixed batch that every member of a session must belong to; 0: the task decides
-    #[arg(long, value_name = "N", default_value_t = SecurityPolicy::default().min_batch)]
-    min_batch: u16,
-    /// Id of the fixed batch to leave for another one, for example because a member is gone for good
-    #[arg(long, value_name = "ID")]
-    leave_batch: Option<Digest>,
-    /// Maximum staleness of updates in asynchronous tasks, in versions; above 0, a dishonest coordinator may isolate an
-    /// update by publishing a version from which nothing can be learned
-    #[arg(long, value_name = "N", default_value_t = SecurityPolicy::default().max_staleness)]
-    max_staleness: u32,
-    /// Maximum epsilon per task, against observers who know that this participant took part
-    #[arg(long, value_name = "E", allow_negative_numbers = true)]
-    max_epsilon: Option<f64>,
-    /// Maximum epsilon of all private tasks together at delta 1e-5, counted in the same way, over the journal's
-    /// lifetime
-    #[arg(long, value_name = "E", default_value_t = Lifetime::default().epsilon, allow_negative_numbers = true)]
-    lifetime_epsilon: f64,
-    /// Only take part in tasks with a privacy mechanism
-    #[arg(long)]
-    require_privacy: bool,
+    #[command(flatten)]
+    policy: PolicyArgs,
     /// Report a coarse training loss (32 levels) to secure tasks that select participants by loss
     #[arg(long)]
     tell_loss: bool,
@@ -176,14 +144,16 @@ impl Run {
         let metrics = self.metrics.start(output).await?;
         let traces = self.traces.start()?;
         let unfit = Unfit::default();
-        let mut participant = self.build(output, traces.as_ref().map(Traces::queue), &unfit)?;
+        let once = self.once.then(|| Once::new(Duration::from_secs(self.once_within)));
+        let mut participant = self.build(output, traces.as_ref().map(Traces::queue), &unfit, once.clone())?;
         let stopped = async {
             tokio::select! {
                 () = signal::shutdown() => {}
                 () = unfit.given_up.cancelled() => {}
+                () = ended(once.as_ref()) => {}
             }
         };
-        let ended = participant.run(stopped).await;
+        let end = participant.run(stopped).await;
         self.program.end(&participant).await;
         if let Some(traces) = traces {
             traces.end().await;
@@ -196,11 +166,11 @@ impl Run {
         if !spent.is_empty() {
             tell_lifetime(output, &participant.privacy_lifetime());
         }
-        match ended {
+        match end {
             Ok(End::TaskOver { task }) => {
                 output.event("task_over", &serde_json::json!({ "task": task }));
                 output.line(format!("task {task} is over"));
-                Ok(())
+                once.map_or(Ok(()), |once| once.result("the task is over"))
             }
             Ok(_) if unfit.given_up.is_cancelled() => {
                 Err(Failure::new(Exit::Data, unfit.misfit.why().unwrap_or("the data do not fit the task")))
@@ -213,23 +183,28 @@ impl Run {
                 } else {
                     "stopped before it had enrolled"
                 });
-                Ok(())
+                once.map_or(Ok(()), |once| once.result("it was stopped"))
             }
             Err(error) => Err(failure(&error)),
         }
     }
 
-    fn build(&self, output: Output, spans: Option<SpanQueue>, unfit: &Unfit) -> Outcome<Participant> {
+    fn check(&self) -> Outcome {
         if self.index >= self.data.participants {
             let detail = format!("--index {} is not below --participants {}", self.index, self.data.participants);
             return Err(Failure::new(Exit::Usage, detail));
         }
-        if self.max_epsilon.is_some_and(|epsilon| !(epsilon.is_finite() && epsilon > 0.0)) {
-            return Err(Failure::new(Exit::Usage, "--max-epsilon must be finite and above 0"));
-        }
-        if !(self.lifetime_epsilon.is_finite() && self.lifetime_epsilon > 0.0) {
-            return Err(Failure::new(Exit::Usage, "--lifetime-epsilon must be finite and above 0"));
-        }
+        self.policy.check()
+    }
+
+    fn build(
+        &self,
+        output: Output,
+        spans: Option<SpanQueue>,
+        unfit: &Unfit,
+        once: Option<Once>,
+    ) -> Outcome<Participant> {
+        self.check()?;
         let device = device::open(self.device)?;
         let ca = self.ca.as_deref().map(read_ca).transpose()?;
         let balancer_ca = self.balancer_ca.as_deref().map(read_ca).transpose()?;
@@ -237,18 +212,14 @@ impl Run {
             |failure: Failure| Failure::new(failure.exit, format!("the authority of members: {}", failure.detail));
         let members_ca = self.members_ca.as_deref().map(read_ca).transpose().map_err(of_members)?;
         let builder = self.with_trainer(Participant::builder(), device, &unfit.misfit, output)?;
-        let beside = JournalFiles::beside(&self.journal);
-        let journal = JournalFiles {
-            key: self.journal_key.clone().unwrap_or(beside.key),
-            generation: self.journal_generation.clone().unwrap_or(beside.generation),
-            folder: beside.folder,
-        };
-        let journal = journal.open().map_err(|error| failure(&error.into()))?;
+        let journal = self.journal.open()?;
         let attributes: Attributes = self.attributes.iter().cloned().collect();
         let told = EventPrinter::default();
         // One that takes part in any task may find one that its table fits.
         let noticed = self.task.is_some().then(|| unfit.clone());
-        let mut builder = builder
+        let pem = |pem: Option<Vec<u8>>| pem.map(|pem| String::from_utf8_lossy(&pem).into_owned());
+        let roots = pem(balancer_ca).map_or(ServerRoots::Device, ServerRoots::Pem);
+        let builder = builder
             .server(self.server.as_str())
             .proxy(self.proxy.setting()?)
             .name(self.name.clone().unwrap_or_else(|| default_name(self.index)))
@@ -256,51 +227,26 @@ impl Run {
             .attributes(move || attributes.clone())
             .journal(journal)
             .seed(self.data.seed)
-            .secure_aggregation(SecurityPolicy {
-                required: !self.insecure_aggregation,
-                min_cohort: self.min_cohort,
-                min_tolerated_colluders: self.min_tolerated_colluders,
-                min_tolerated_corrupt: self.min_tolerated_corrupt,
-                min_included: self.min_included,
-                min_batch: self.min_batch,
-                leave_batch: self.leave_batch,
-                max_staleness: self.max_staleness,
-                tell_loss: self.tell_loss,
-            })
-            .privacy(PrivacyPolicy {
-                required: self.require_privacy,
-                max_epsilon: self.max_epsilon,
-                lifetime: Some(Lifetime { epsilon: self.lifetime_epsilon, ..Lifetime::default() }),
-                ..PrivacyPolicy::default()
-            })
+            .secure_aggregation(self.policy.security(self.tell_loss))
+            .privacy(self.policy.privacy())
             .coordinator_keys(self.coordinator_keys.iter().copied())
             .max_model_bytes(self.max_model_mb.saturating_mul(1_000_000))
             .accepted_graphs(self.accepted_graphs.iter().copied())
+            .given(pem(ca), Builder::ca_pem)
+            .given(self.signed.then_some(roots), Builder::signed_requests)
+            .given(pem(members_ca), Builder::members_ca_pem)
+            .given(self.certificate.clone().zip(self.key.clone()), |builder, (certificate, key)| {
+                builder.certificates(move || read_certificate(&certificate, &key))
+            })
+            .given(self.enrollment_token.as_deref(), Builder::enrollment_token)
+            .given(self.task.as_deref(), Builder::task)
             .on_event(move |event| {
                 spans.iter().for_each(|spans| trace(spans, event));
                 meters::count(event);
                 told.tell(output, event);
                 noticed.iter().for_each(|unfit| unfit.notice(event));
+                once.iter().for_each(|once| once.notice(event));
             });
-        if let Some(pem) = &ca {
-            builder = builder.ca_pem(String::from_utf8_lossy(pem));
-        }
-        if self.signed {
-            let pem = balancer_ca.map(|pem| ServerRoots::Pem(String::from_utf8_lossy(&pem).into_owned()));
-            builder = builder.signed_requests(pem.unwrap_or(ServerRoots::Device));
-        }
-        if let Some(pem) = &members_ca {
-            builder = builder.members_ca_pem(String::from_utf8_lossy(pem));
-        }
-        if let (Some(certificate), Some(key)) = (self.certificate.clone(), self.key.clone()) {
-            builder = builder.certificates(move || read_certificate(&certificate, &key));
-        }
-        if let Some(token) = &self.enrollment_token {
-            builder = builder.enrollment_token(token);
-        }
-        if let Some(task) = &self.task {
-            builder = builder.task(task);
-        }
         builder.build().map_err(|error| build_failure(&error))
     }
 
@@ -308,8 +254,9 @@ impl Run {
         if let Some(trainer) = self.program.open(output)? {
             return Ok(builder.trainer(trainer));
         }
-        if let DataChoice::Table(table) = &self.data.data {
-            return Ok(builder.trainer(FileTrainer::new(table.read()?, self.data.seed(), device, misfit.clone())));
+        if let Some(table) = self.data.table()? {
+            let trainer = FileTrainer::new(table.read()?, self.data.seed(), device, misfit.clone(), output);
+            return Ok(builder.trainer(trainer));
         }
         let federated = self.data.load()?;
         let shard = federated.shards.into_iter().nth(self.index as usize);
@@ -342,35 +289,4 @@ fn read_certificate(certificate: &Path, key: &Path) -> Result<PreIssued, Certifi
     };
     let named = |error: CertificateError| CertificateError::Unavailable(format!("{}: {error}", key.display()));
     PreIssued::from_pem(read(certificate)?.as_str(), &read(key)?).map_err(named)
-}
-
-/// The process's result for a participant's end.
-pub(crate) fn failure(error: &ParticipantError) -> Failure {
-    let problem = |problem: &wire::problem::Problem| {
-        let mut failure = Failure::from(problem.clone());
-        failure.detail = error.to_string();
-        failure
-    };
-    match error {
-        ParticipantError::NotEnrolled | ParticipantError::AuthorityReplaced { .. } => Failure::new(Exit::Denied, error),
-        ParticipantError::EnrollmentRefused(said)
-        | ParticipantError::Revoked(said)
-        | ParticipantError::Expired(said)
-        | ParticipantError::Refused { problem: said, .. } => problem(said),
-        ParticipantError::Journal(JournalError::Restored { .. }) => Failure::new(Exit::Integrity, error),
-        ParticipantError::Journal(_) => Failure::new(Exit::Io, error),
-        ParticipantError::PreIssuedCertificate(_) => Failure::new(Exit::Configuration, error),
-        ParticipantError::Certificate(_) | ParticipantError::Uncertified(_) => Failure::new(Exit::Connection, error),
-        _ => Failure::new(Exit::Internal, error),
-    }
-}
-
-/// The failure for a participant that cannot be built.
-pub(crate) fn build_failure(error: &BuildError) -> Failure {
-    match error {
-        BuildError::Participant(error) => failure(error),
-        BuildError::BadName { .. } | BuildError::BadPolicy(_) => Failure::new(Exit::Usage, error),
-        BuildError::Transport(_) | BuildError::BadMembers(_) => Failure::new(Exit::Configuration, error),
-        _ => Failure::new(Exit::Internal, error),
-    }
 }

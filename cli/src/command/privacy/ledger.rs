@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use learning::privacy::Epsilons;
 use wire::TaskStatus;
+use wire::grammar::counted;
 use wire::inspect::{EpsilonView, PrivacyReport, PrivacyTotal, ReleaseView};
 use wire::{TaskId, route};
 
@@ -133,6 +134,10 @@ fn words(name: &str, report: &PrivacyReport, status: TaskStatus, svg: Option<&st
         ),
         format!("Spent       {}, at delta {delta:e}", spent(&report.spent)),
     ];
+    if let Some(most) = spec.participations.filter(|_| spec.mechanism.needs_secure_aggregation()) {
+        let releases = counted(most, "release", "releases");
+        lines.insert(4, format!("Charged     for {releases} at most: no participant is in more"));
+    }
     match (spec.epsilon, report.rounds_left) {
         (Some(budget), Some(left)) => {
             lines.push(format!("Budget      epsilon {}: room for {left} more rounds", figure(budget)))

@@ -8,6 +8,7 @@ use crate::output::Output;
 mod chart;
 pub(crate) mod ledger;
 mod plan;
+mod verify;
 
 /// What to do about privacy.
 #[derive(clap::Subcommand)]
@@ -16,6 +17,10 @@ pub(crate) enum PrivacyCommand {
     Plan(plan::PlanArgs),
     /// Show a task's ledger: what each release cost, and what has been spent in total
     Show(ledger::Show),
+    /// Write a task's ledger and the coordinator's signature to a file
+    Export(verify::Export),
+    /// Verify an exported ledger offline: its signature, and the cost of every release
+    Verify(verify::Verify),
 }
 
 impl PrivacyCommand {
@@ -23,6 +28,8 @@ impl PrivacyCommand {
         match self {
             Self::Plan(plan) => plan.run(output),
             Self::Show(show) => show.run(output).await,
+            Self::Export(export) => export.run(output).await,
+            Self::Verify(verify) => verify.run(output),
         }
     }
 }

@@ -67,10 +67,12 @@ pub(crate) struct PlanArgs {
     /// Part of a cohort that may tell the coordinator their shares of the noise [default: as in a task]
     #[arg(long, value_name = "PART", allow_negative_numbers = true)]
     colluders: Option<f64>,
-    /// With banded_matrix: in how many rounds one participant takes part at most [default: as --separation allows]
+    /// With banded_matrix or distributed noise: in how many rounds one participant takes part at most [default: as --separation
+    /// allows; all]
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
     participations: Option<u32>,
-    /// With banded_matrix: rounds from one participation to the next, at least [default: N/M, so that all take turns]
+    /// With --participations or banded_matrix: rounds from one participation to the next, at least [default for
+    /// banded_matrix: N/M, so that all take turns]
     #[arg(long, value_name = "B", value_parser = clap::value_parser!(u32).range(1..))]
     separation: Option<u32>,
     /// Find the cohort that would reduce epsilon to this [default: half of what it is]
@@ -210,8 +212,13 @@ impl PlanArgs {
     }
 
     fn sampling(&self) -> CohortDraw {
-        let usual = if self.mechanism.is_correlated() { CohortDraw::None } else { CohortDraw::Poisson };
-        self.sampling.unwrap_or(usual)
+        let gains = !self.mechanism.is_correlated() && !self.counts_participations();
+        self.sampling.unwrap_or(if gains { CohortDraw::Poisson } else { CohortDraw::None })
+    }
+
+    /// Whether releases are charged by a participant's number of them.
+    fn counts_participations(&self) -> bool {
+        self.mechanism.needs_secure_aggregation() && self.participations.is_some()
     }
 
     /// With a banded matrix: all participants take turns, unless the flags set another separation.
@@ -306,6 +313,7 @@ impl PlanArgs {
         let often = match (self.participations, self.separation()) {
             (Some(most), Some(separation)) => format!(", each in {most} at most and {separation} rounds apart"),
             (Some(1), None) => ", each in one at most".to_owned(),
+            (Some(most), None) if self.counts_participations() => format!(", each in {most} at most"),
             (None, Some(separation)) => format!(", each {separation} rounds apart"),
             (Some(_) | None, None) => String::new(),
         };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use indicatif::ProgressBar;
 use serde_json::json;
-use wire::inspect::{RoundView, TaskView};
+use wire::inspect::{RoundView, TaskSummary, TaskView};
 use wire::{RoundState, TaskId, TaskStatus, route};
 
 use super::bar;
@@ -61,9 +61,9 @@ impl Watch {
         }
         let task = self.server.task_view(self.task).await?;
         let latest: Vec<RoundView> = self.server.list(&route::fill(route::ROUNDS, &[&self.task]), 1).await?;
-        let mut number = latest.first().map_or(1, |round| match round.state {
-            RoundState::Completed if task.summary.status == TaskStatus::Active => round.number + 1,
-            _ => round.number,
+        let mut number = latest.first().map_or(1, |round| {
+            let has_next = round.state == RoundState::Completed && task.summary.status == TaskStatus::Active;
+            round.number + u32::from(has_next)
         });
         let mut after = None;
         while let Some(round) = self.follow(number, after).await? {
@@ -76,7 +76,13 @@ impl Watch {
                     self.tell_why(&self.server.task_view(self.task).await?);
                     after = Some(RoundState::Failed);
                 }
-                _ => break,
+                RoundState::Selecting
+                | RoundState::Sharing
+                | RoundState::Collecting
+                | RoundState::Confirming
+                | RoundState::Unmasking
+                | RoundState::Aggregating
+                | RoundState::Cancelled => break,
             }
         }
         let task = self.server.task_view(self.task).await?;
@@ -86,8 +92,18 @@ impl Watch {
         }
     }
 
+    /// Whether the task is complete. Prints why, if rounds are left.
     async fn is_complete(&self) -> Outcome<bool> {
-        Ok(self.server.task_view(self.task).await?.summary.status == TaskStatus::Completed)
+        let task = self.server.task_view(self.task).await?;
+        let TaskSummary { status, rounds_completed, rounds_total, .. } = task.summary;
+        if status != TaskStatus::Completed {
+            return Ok(false);
+        }
+        if let Some(change) = task.history.last().filter(|_| rounds_completed < rounds_total) {
+            self.output.event("task_stopped", change);
+            self.line(format!("Completed   after {rounds_completed} of {rounds_total} rounds{}", reason(&task)));
+        }
+        Ok(true)
     }
 
     /// Prints the changes of one round from the first state other than `after` until an attempt ends; `None` if the

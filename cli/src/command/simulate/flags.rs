@@ -66,6 +66,13 @@ pub(crate) struct Simulate {
     /// Updates that a round aims at; buffered, the size of the buffer [default: 50]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(super) cohort: Option<u32>,
+    /// Divide the devices among so many regions, each with a coordinator of its own. Then --rounds counts the rounds among regions, and
+    /// the task is that of a region in each of them
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(super) regions: Option<u32>,
+    /// Regional rounds in each round among regions [default: 5]
+    #[arg(long, value_name = "N", requires = "regions", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(super) regional_rounds: Option<u32>,
     #[command(flatten)]
     pub(super) data: SimulatedData,
     #[command(flatten)]
@@ -95,4 +102,11 @@ pub(crate) struct Simulate {
     /// Draw accuracy against virtual time and against bytes
     #[arg(long, value_name = "FILE")]
     pub(super) svg: Option<PathBuf>,
+}
+
+impl Simulate {
+    /// Fewest devices of one coordinator.
+    pub(super) fn devices(&self) -> u32 {
+        self.population / self.regions.unwrap_or(1)
+    }
 }

@@ -5,7 +5,6 @@
 
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use simulation::{Experiment, Progress, Report};
 
@@ -13,7 +12,7 @@ use self::machine::{Stopwatch, cpu_seconds, peak_memory};
 use self::refused::failure;
 use crate::data;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{GrowingTable, Output, check_writable, duration, number};
+use crate::output::{LiveTable, Output, check_writable, duration, number};
 use crate::privacy_notes::weak_promise;
 use crate::task_input::TaskInput;
 use crate::trainer::cores;
@@ -66,7 +65,8 @@ impl Simulate {
         output.line(format!("Model        {kind}, seed {}", self.seed));
         weak_promise(&experiment.task).iter().for_each(|warning| output.note(format!("warning: {warning}")));
         output.line("");
-        let live = ProgressDisplay::new(output, self.population, experiment.task.privacy.is_private());
+        let participants = self.regions.map_or((self.population, "devices"), |regions| (regions, "regions"));
+        let live = ProgressDisplay::new(output, participants, experiment.task.privacy.is_private());
         let stopwatch = Stopwatch::start();
         let (mut enrolled, mut enrolled_cpu) = (Duration::ZERO, None);
         let report = simulation::run(&experiment, &mut |progress| {
@@ -97,13 +97,14 @@ impl Simulate {
         };
         output.answer(&answer, || table::summary(&report));
         let worked = took.saturating_sub(enrolled);
-        let rate = |seconds: f64| report.trainings as f64 / seconds.max(1e-9);
+        let (began, trainings) = totals(&report);
+        let rate = |seconds: f64| trainings as f64 / seconds.max(1e-9);
         let of_cpu = cpu.zip(enrolled_cpu).map(|(all, before)| rate(all - before));
         output.note(format!(
-            "This machine: {} enrolments in {}, then {} trainings in {} on {} threads: {:.0} a second{}{}.",
-            number(self.population.into()),
+            "This machine: {} in {}, then {} trainings in {} on {} threads: {:.0} a second{}{}.",
+            began,
             duration(enrolled),
-            number(report.trainings),
+            number(trainings),
             duration(worked),
             experiment.threads,
             rate(worked.as_secs_f64()),
@@ -118,7 +119,8 @@ impl Simulate {
         let dealt = self.data.deal(self.population, self.seed)?;
         let input = TaskInput::new(&self.task, &self.short)?.below_cohort(self.cohort);
         let (architecture, input) = data::model(dealt.source, input, &dealt.sample)?;
-        let (task, cohort) = plan::task(self, &input, &architecture, &dealt)?;
+        let (mut task, cohort) = plan::task(self, &input, &architecture, &dealt)?;
+        let regions = self.regions.map(|count| plan::regions(self, count, &mut task, &dealt)).transpose()?;
         let threads = self.threads.map_or_else(cores, |threads| threads as usize);
         let experiment = Experiment {
             population: self.population,
@@ -131,46 +133,56 @@ impl Simulate {
             evaluate_every: self.evaluate_every,
             until_accuracy: self.until_accuracy,
             limit: Duration::from_secs(self.hours * 3600),
+            regions,
         };
         Ok((experiment, dealt.description, cohort))
     }
 }
 
+/// What was enrolled before time began, and the number of trainings on devices.
+fn totals(report: &Report) -> (String, u64) {
+    match report.regions.len() {
+        0 => (format!("{} enrolments", number(report.population.into())), report.trainings),
+        1 => ("1 region".to_owned(), report.regions[0].trainings),
+        regions => (format!("{regions} regions"), report.regions.iter().map(|region| region.trainings).sum()),
+    }
+}
+
 /// Progress display for people.
 struct ProgressDisplay {
-    output: Output,
-    bar: ProgressBar,
-    population: u32,
-    table: GrowingTable,
+    live: LiveTable,
+    /// Number and kind of participants.
+    participants: (u32, &'static str),
 }
 
 impl ProgressDisplay {
-    fn new(output: Output, population: u32, is_private: bool) -> Self {
-        let bar = if output.is_live() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
-        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
-            bar.set_style(style);
-        }
-        bar.enable_steady_tick(Duration::from_millis(120));
-        let table = table::table(output.width());
-        output.line(table::headings(&table, is_private));
-        Self { output, bar, population, table }
+    fn new(output: Output, participants: (u32, &'static str), is_private: bool) -> Self {
+        let live = LiveTable::new(output, table::table(output.width()));
+        live.row(&table::headings(is_private));
+        Self { live, participants }
     }
 
     fn show(&self, progress: &Progress<'_>) {
         match progress {
             Progress::Enrolled(count) => {
-                self.bar.set_message(format!("{count} of {} devices enrolled", self.population));
+                let (all, kind) = self.participants;
+                self.live.message(format!("{count} of {all} {kind} enrolled"));
             }
-            Progress::Running { round, elapsed, updates } => self.bar.set_message(format!(
+            Progress::Running { round, elapsed, updates } => self.live.message(format!(
                 "round {round}  {} of virtual time  {} updates",
                 duration(*elapsed),
                 number(*updates)
             )),
-            Progress::Round(round) => self.bar.suspend(|| self.output.line(self.table.line(&table::row(round)))),
+            Progress::Region { region, seconds } => self.live.message(format!(
+                "region {} has trained for {} of virtual time",
+                region + 1,
+                duration(Duration::try_from_secs_f64(*seconds).unwrap_or_default())
+            )),
+            Progress::Round(round) => self.live.row(&table::row(round)),
         }
     }
 
     fn finish(&self) {
-        self.bar.finish_and_clear();
+        self.live.finish();
     }
 }

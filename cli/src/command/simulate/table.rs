@@ -2,14 +2,10 @@
 
 use std::time::Duration;
 
-use simulation::{PrivacySpending, Report, RoundReport};
+use simulation::{PrivacySpending, RegionReport, Report, RoundReport};
 use wire::RoundState;
 
-use crate::output::{Cells, GrowingTable, bytes, duration, figure, number};
-
-/// In private tasks epsilon replaces the loss, which stays on the devices.
-const LOSS: &str = "TRAIN LOSS";
-const EPSILON: &str = "EPSILON";
+use crate::output::{Cells, GrowingTable, LOSS, bytes, duration, figure, number};
 
 const COLUMNS: [(&str, usize, Cells); 11] = [
     ("ROUND", 5, Cells::Number),
@@ -34,9 +30,8 @@ pub(super) fn table(terminal: Option<usize>) -> GrowingTable {
 }
 
 /// The headings of that table.
-pub(super) fn headings(table: &GrowingTable, is_private: bool) -> String {
-    let private = |heading| if is_private && heading == LOSS { EPSILON } else { heading };
-    table.line(&COLUMNS.map(|(heading, ..)| private(heading).to_owned()))
+pub(super) fn headings(is_private: bool) -> [String; COLUMNS.len()] {
+    crate::output::headings(&COLUMNS, is_private)
 }
 
 /// The cells of a round.
@@ -91,16 +86,12 @@ pub(super) fn summary(report: &Report) -> String {
             format!("{accuracy:.2} % in round {}, after {when} and {}", reached.round, bytes(reached.bytes)),
         );
     }
-    say("Bytes", format!("{} from devices, {} to devices", bytes(report.bytes_up), bytes(report.bytes_down)));
-    say(
-        "Work",
-        format!(
-            "{} trainings, {} updates accepted; devices vanished {} times",
-            number(report.trainings),
-            number(report.updates),
-            number(report.vanished)
-        ),
-    );
+    if report.regions.is_empty() {
+        say("Bytes", format!("{} from devices, {} to devices", bytes(report.bytes_up), bytes(report.bytes_down)));
+        say("Work", work([report.trainings, report.updates, report.vanished]));
+    } else {
+        regions(report, &mut say);
+    }
     waiting_and_fairness(report, &mut say);
     if let Some(spent) = &report.privacy {
         say("Privacy", privacy(spent));
@@ -112,6 +103,38 @@ pub(super) fn summary(report: &Report) -> String {
         say("Stopped", why.clone());
     }
     lines.join("\n")
+}
+
+fn work([trainings, updates, vanished]: [u64; 3]) -> String {
+    format!(
+        "{} trainings, {} updates accepted; devices vanished {} times",
+        number(trainings),
+        number(updates),
+        number(vanished)
+    )
+}
+
+/// Traffic of regions and of their devices, and the work of the devices.
+fn regions(report: &Report, say: &mut impl FnMut(&str, String)) {
+    let sum = |of: fn(&RegionReport) -> u64| report.regions.iter().map(of).sum::<u64>();
+    say("Bytes", format!("{} from regions, {} to regions", bytes(report.bytes_up), bytes(report.bytes_down)));
+    let (up, down) = (sum(|region| region.bytes_up), sum(|region| region.bytes_down));
+    say("", format!("within regions {} from devices, {} to devices", bytes(up), bytes(down)));
+    say("Work", work([sum(|region| region.trainings), sum(|region| region.updates), sum(|region| region.vanished)]));
+    let longest = report.regions.iter().map(|region| region.longest).fold(0.0, f64::max);
+    let failed = match sum(|region| region.rounds_failed.into()) {
+        0 => String::new(),
+        failed => format!(", {failed} attempts failed"),
+    };
+    say(
+        "Regions",
+        format!(
+            "{}, with {} rounds{failed}; the longest training took {}",
+            report.regions.len(),
+            number(sum(|region| region.rounds_completed.into())),
+            seconds(longest)
+        ),
+    );
 }
 
 /// The spent epsilon, for each kind of observer.
@@ -157,8 +180,9 @@ fn waiting_and_fairness(report: &Report, say: &mut impl FnMut(&str, String)) {
     say(
         "Fairness",
         format!(
-            "Jain index {:.3}; updates of a device: {least} to {most}, median {median}, 90 % have at most {high}; none of {}",
+            "Jain index {:.3}; updates of a {}: {least} to {most}, median {median}, 90 % have at most {high}; none of {}",
             participation.jain,
+            if report.regions.is_empty() { "device" } else { "region" },
             number(participation.never.into())
         ),
     );

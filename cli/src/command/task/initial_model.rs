@@ -1,7 +1,7 @@
 //! The file of the model that a task starts from: read, and uploaded to the coordinator.
 
 use std::fs::File;
-use std::io::{Read as _, Seek as _, SeekFrom};
+use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::time::Duration;
 
@@ -31,9 +31,7 @@ pub(super) async fn upload(spec: &mut TaskSpec, source: &str, server: &Server, o
     let mut file = File::open(&path).map_err(unreadable())?;
     let found = given_layout(&mut file).map_err(Failure::because(Exit::Data, path.display().to_string()))?;
     declare(&mut spec.model, &found);
-    file.seek(SeekFrom::Start(0)).map_err(unreadable())?;
-    let (sha256, parts) = digests(&mut file).map_err(unreadable())?;
-    send(&mut file, &path, sha256, &parts, server, output).await?;
+    let sha256 = send(&mut file, &path, server, output).await?;
     spec.model.initial = Some(InitialModel::Stored(sha256));
     Ok(())
 }
@@ -51,7 +49,7 @@ fn declare(model: &mut ModelSpec, found: &learning::Layout) {
 }
 
 /// The digests of the whole file and of its parts.
-fn digests(file: &mut File) -> std::io::Result<(Digest, ModelFile)> {
+fn digests(file: &mut impl Read) -> std::io::Result<(Digest, ModelFile)> {
     let mut whole = Context::new(&SHA256);
     let mut found = ModelFile { bytes: 0, parts: Vec::new() };
     loop {
@@ -65,7 +63,7 @@ fn digests(file: &mut File) -> std::io::Result<(Digest, ModelFile)> {
     }
 }
 
-fn next_part(file: &mut File) -> std::io::Result<Vec<u8>> {
+fn next_part(file: &mut impl Read) -> std::io::Result<Vec<u8>> {
     let mut part = Vec::new();
     file.take(PART_BYTES as u64).read_to_end(&mut part)?;
     Ok(part)
@@ -77,22 +75,27 @@ fn sized(digest: ring::digest::Digest) -> Digest {
     Digest(bytes)
 }
 
-/// Sends the parts that the coordinator does not have.
-async fn send(
-    file: &mut File,
+/// Sends the parts of a model that the coordinator does not have, and returns the digest of the whole. `path` is its name in
+/// errors.
+///
+/// # Errors
+/// The model cannot be read; the coordinator rejects it.
+pub(crate) async fn send(
+    file: &mut (impl Read + Seek),
     path: &Path,
-    sha256: Digest,
-    content: &ModelFile,
     server: &Server,
     output: Output,
-) -> Outcome {
+) -> Outcome<Digest> {
+    let unreadable = || Failure::because(Exit::Data, format!("cannot read {}", path.display()));
+    file.seek(SeekFrom::Start(0)).map_err(unreadable())?;
+    let (sha256, content) = digests(file).map_err(unreadable())?;
     let place = route::fill(route::MODEL_FILE, &[&sha256]);
     let bar = output.progress(content.bytes);
     for _ in 0..ATTEMPTS {
-        let ModelFileReply { missing } = server.put_model(&place, content).await?;
+        let ModelFileReply { missing } = server.put_model(&place, &content).await?;
         if missing.is_empty() {
             bar.finish_and_clear();
-            return Ok(());
+            return Ok(sha256);
         }
         let left = |sent: usize| ((missing.len() - sent) * PART_BYTES) as u64;
         for (sent, &number) in missing.iter().enumerate() {
@@ -101,7 +104,7 @@ async fn send(
             let expected = content.parts.get(number as usize).ok_or_else(changed)?;
             file.seek(SeekFrom::Start(u64::from(number) * PART_BYTES as u64))
                 .and_then(|_| next_part(file))
-                .map_err(Failure::because(Exit::Data, format!("cannot read {}", path.display())))
+                .map_err(unreadable())
                 .and_then(|part| if sized(digest(&SHA256, &part)) == *expected { Ok(part) } else { Err(changed()) })
                 .map(|part| send_part(server, *expected, part))?
                 .await?;

@@ -88,6 +88,26 @@ fn a_demo_whose_participants_add_the_noise_has_a_figure_for_the_coordinator() {
     assert_eq!(session["included"], 8, "nothing but a sum was ever open: {session}");
 }
 
+/// Eight participants, four in each of two rounds, each in one of them: the second round adds nothing to the charge.
+#[test]
+fn demo_of_counted_participations_is_charged_for_one_release() {
+    for mechanism in ["distributed_discrete_gaussian", "distributed_skellam"] {
+        let privacy = format!("epsilon=8,delta=1e-5,participations=1,mechanism={mechanism}");
+        let events = demo(&["--privacy", &privacy, "--cohort", "4"]);
+        assert_eq!(events[0]["privacy"]["spec"]["participations"], 1, "{events:?}");
+        let spent: Vec<_> = rounds(&events).iter().map(|round| &round["epsilon"]).collect();
+        assert!(spent.len() == 2 && spent[0] == spent[1], "{spent:?}");
+        let [published, server] = ["published", "server"].map(|view| spent[0][view].as_f64().unwrap());
+        assert!(published == server && published > 4.0 && published <= 8.0, "{spent:?}");
+    }
+    let privacy = "noise=4,delta=1e-5,participations=1";
+    let said = run(&["demo", "--rounds", "2", "--participants", "8", "--cohort", "4", "--privacy", privacy]);
+    assert!(
+        said.code == 0 && said.stdout.contains("Each is in 1 release at most, and is charged for no more"),
+        "{said}"
+    );
+}
+
 #[test]
 fn a_demo_whose_participants_train_ahead_keeps_its_promise_without_amplification() {
     let buffered = ["--mode", "buffered", "--participants", "16", "--cohort", "8"];
@@ -196,7 +216,12 @@ fn a_promise_that_is_none_is_refused_before_anything_starts() {
         ("epsilon=8,mechanism=tree,sampling=poisson", "each in one round at most, need 200 participants"),
         ("epsilon=8,mechanism=banded_matrix,separation=5", "one of any 5 rounds, need 100 participants, not 20"),
         ("epsilon=8,mechanism=banded_matrix,participations=1", "need 200 participants"),
-        ("epsilon=8,separation=4", "is for mechanism \"banded_matrix\""),
+        ("epsilon=8,mechanism=local,separation=4", "is for mechanism \"banded_matrix\" or distributed noise"),
+        ("epsilon=8,separation=4", "privacy.participations: must be given with a separation"),
+        (
+            "epsilon=8,participations=1",
+            "need 200 participants, not 20: with these, cohorts of at most 2, or 10 participations",
+        ),
         ("epsilon=8,mechanism=local,clip=adaptive", "local noise drowns"),
     ] {
         let ran = run(&["--format", "json", "demo", "--privacy", privacy]);

@@ -1,6 +1,7 @@
 //! `privacy plan`, and its promises kept by a federation.
 
 mod demo;
+mod ledger;
 mod plan;
 
 use serde_json::Value;

@@ -406,3 +406,44 @@ fn a_banded_matrix_leaves_less_noise_in_models_than_a_tree() {
     let refused = plan_as("text", &format!("{USUAL} --epsilon 8 --separation 4"));
     assert!(refused.code == 2 && refused.stderr.contains("--separation is for mechanism"), "{refused}");
 }
+
+/// The task of docs/PRIVACY.md: the noise for one participation, not for ten rounds.
+#[test]
+fn plan_of_counted_participations_needs_the_noise_of_as_many_releases() {
+    let task = "--population 1000 --cohort 100 --rounds 10 --delta 1e-5 --epsilon 1";
+    for (mechanism, once, often) in
+        [("distributed_discrete_gaussian", 3.7306, 11.797), ("distributed_skellam", 4.045, 12.79)]
+    {
+        let task = format!("{task} --mechanism {mechanism}");
+        for (more, z) in [("--participations 1", once), ("--sampling none", often), ("--participations 10", often)] {
+            let data = planned(&format!("{task} {more}"));
+            let noise = number(&data, "/noise_multiplier");
+            assert!((noise / z - 1.0).abs() < 2e-3, "{mechanism} {more}: {noise}");
+            assert_eq!((&data["sampling"], &data["published_rests_on"]), (&"none".into(), &"noise_alone".into()));
+        }
+        let data = planned(&format!("{task} --participations 1"));
+        let lifetime = &data["lifetime"];
+        assert_eq!(
+            (&lifetime["allowed"], &lifetime["expected"], &lifetime["most"]),
+            (&1.into(), &1.0.into(), &1.into())
+        );
+        let said = plan_as("text", &format!("{task} --participations 2"));
+        assert!(said.stdout.contains("drawn anyhow, each in 2 at most, distributed"), "{said}");
+        for (more, words) in [
+            (
+                "--participations 1 --population 999",
+                "need 1000 participants, not 999: with these, cohorts of at most 99, or 2",
+            ),
+            ("--participations 11", "--participations must be at least 1 and at most the rounds, not 11"),
+            ("--participations 1 --sampling poisson", "--sampling gains nothing where participations are counted"),
+            ("--separation 5", "--participations must be given with a separation"),
+        ] {
+            let task = if more.contains("population") { task.replace("--population 1000 ", "") } else { task.clone() };
+            let refused = plan_as("text", &format!("{task} {more}"));
+            assert!(refused.code == 2 && refused.stderr.contains(words), "{more}: {refused}");
+        }
+    }
+    let choices = planned(&format!("{task} --mechanism distributed_skellam --participations 1 --uploads 1000"));
+    let best = &choices["choices"][0];
+    assert!(best["cohort"].as_u64().unwrap() * best["rounds"].as_u64().unwrap() <= 1000, "{choices}");
+}

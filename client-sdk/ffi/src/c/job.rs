@@ -346,7 +346,8 @@ pub extern "C" fn tributary_job_train(
 }
 
 /// The same with held-out rows. For a job of the shared model the result then includes the initial model's `loss` and
-/// `accuracy` on `held_out`. `held_out` may be NULL. Both may go as soon as the call has returned.
+/// `accuracy` on `held_out`, for one of the device's own model the trained model's `personal_loss` and `personal_accuracy`.
+/// `held_out` may be NULL. Both may go as soon as the call has returned.
 ///
 /// Errors: those of `tributary_job_train`.
 #[unsafe(no_mangle)]

@@ -32,6 +32,11 @@ pub enum ColumnElements {
         /// 64-bit integers, little-endian.
         bytes: Vec<u8>,
     },
+    /// For an input of truth values, such as a mask.
+    Truths {
+        /// One byte each: 0 is false, 1 is true.
+        bytes: Vec<u8>,
+    },
 }
 
 /// The targets of all examples, one example after the other.
@@ -138,6 +143,9 @@ fn named_elements(Column { name, elements }: Column) -> Result<(String, Elements
     let elements = match elements {
         ColumnElements::Floats { bytes } => Elements::F32(floats(&bytes)?),
         ColumnElements::Integers { bytes } => Elements::I64(integers(&bytes)?),
+        ColumnElements::Truths { bytes } => {
+            Elements::Bool(truths(&bytes).map_err(|why| TributaryError::Update(format!("column `{name}`: {why}")))?)
+        }
     };
     Ok((name, elements))
 }
@@ -148,6 +156,19 @@ fn integers(bytes: &[u8]) -> Result<Vec<i64>, TributaryError> {
         return Err(TributaryError::Update(format!("{} bytes are no integers, of 8 bytes each", bytes.len())));
     }
     Ok(integers.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect())
+}
+
+/// Truth values, one byte each.
+///
+/// # Errors
+/// The first byte that is neither.
+pub(crate) fn truths(bytes: &[u8]) -> Result<Vec<bool>, String> {
+    let truth = |(position, byte): (usize, &u8)| match byte {
+        0 => Ok(false),
+        1 => Ok(true),
+        other => Err(format!("byte {position} of its truth values is {other}; 0 is false, and 1 is true")),
+    };
+    bytes.iter().enumerate().map(truth).collect()
 }
 
 /// A number that memory cannot have fits no column, and is refused with the columns.

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::machine::tests::model_after;
 
-/// `y = concat(numbers, table[kind]) w`, of three numbers or three classes.
+/// `y = concat(numbers, table[kind]) w`, of three numbers or three classes; zeros where `known` is false.
 pub(crate) fn architecture(loss: &str) -> Value {
     let batch = json!({ "factor": 1, "batch": 1 });
     let graph = json!({
@@ -23,20 +23,25 @@ pub(crate) fn architecture(loss: &str) -> Value {
         "inputs": [
             { "name": "numbers", "element": "f32", "shape": [batch, { "offset": 2 }] },
             { "name": "kind", "element": "i64", "shape": [batch] },
+            { "name": "known", "element": "bool", "shape": [batch] },
         ],
         "parameters": [{ "name": "table", "shape": [3, 2] }, { "name": "w", "shape": [4, 3] }],
         "nodes": [
-            { "do": { "gather": { "axis": 0 } }, "of": [2, 1] },
-            { "do": { "concat": { "axis": 1 } }, "of": [0, 4] },
-            { "do": "mat_mul", "of": [5, 3] },
+            { "do": { "gather": { "axis": 0 } }, "of": [3, 1] },
+            { "do": { "concat": { "axis": 1 } }, "of": [0, 5] },
+            { "do": "mat_mul", "of": [6, 4] },
+            { "do": { "cast": { "to": "f32" } }, "of": [2] },
+            { "do": { "reshape": { "to": [batch, { "offset": 1 }] } }, "of": [8] },
+            { "do": { "arithmetic": "mul" }, "of": [7, 9] },
         ],
-        "outputs": [{ "name": "y", "value": 6 }],
+        "outputs": [{ "name": "y", "value": 10 }],
     });
     json!({ "kind": "graph", "graph": graph, "loss": { "kind": loss } })
 }
 
 /// The list of its inputs in errors.
-pub(crate) const LIST: &str = "its inputs are `numbers` (floats [batch, 2]), `kind` (integers [batch])";
+pub(crate) const LIST: &str =
+    "its inputs are `numbers` (floats [batch, 2]), `kind` (integers [batch]), `known` (truth values [batch])";
 
 /// Two numbers for each of these examples.
 pub(crate) fn numbers(examples: Range<u8>) -> Vec<f32> {
@@ -45,6 +50,15 @@ pub(crate) fn numbers(examples: Range<u8>) -> Vec<f32> {
 
 pub(crate) fn kinds(examples: Range<u8>) -> Vec<i64> {
     examples.map(|example| i64::from(example % 3)).collect()
+}
+
+/// A byte for each truth value.
+pub(crate) fn known(examples: Range<u8>) -> Vec<u8> {
+    examples.map(|example| u8::from(example % 4 != 1)).collect()
+}
+
+fn truths_of(examples: Range<u8>) -> Vec<bool> {
+    known(examples).iter().map(|&byte| byte == 1).collect()
 }
 
 /// The targets that the loss takes: three numbers, or a class.
@@ -92,7 +106,11 @@ pub(crate) const HELD_OUT: Range<u8> = 8..11;
 /// The same by the SDK's own trainer, with the inputs in the graph's order.
 pub(crate) fn expected(loss: &str) -> Trained {
     let dataset = |examples: Range<u8>| Dataset::Tensors {
-        inputs: vec![Elements::F32(numbers(examples.clone())), Elements::I64(kinds(examples.clone()))],
+        inputs: vec![
+            Elements::F32(numbers(examples.clone())),
+            Elements::I64(kinds(examples.clone())),
+            Elements::Bool(truths_of(examples.clone())),
+        ],
         targets: targets(loss, examples.clone()),
         count: examples.len(),
         length: 1,
@@ -108,8 +126,8 @@ pub(crate) fn expected(loss: &str) -> Trained {
 /// The first output of the initial model for these examples.
 pub(crate) fn output(architecture: &Value, examples: Range<u8>) -> Vec<f32> {
     let Architecture::Graph(model) = parsed(architecture) else { panic!("it is a graph") };
-    let (numbers, kinds) = (numbers(examples.clone()), kinds(examples.clone()));
-    let columns = [Borrowed::F32(&numbers), Borrowed::I64(&kinds)];
+    let (numbers, kinds, known) = (numbers(examples.clone()), kinds(examples.clone()), truths_of(examples.clone()));
+    let columns = [Borrowed::F32(&numbers), Borrowed::I64(&kinds), Borrowed::Bool(&known)];
     let inputs = GraphInputs { columns: &columns, count: examples.len(), length: 1 };
     GraphPredictor::new(model, Arc::new(start(architecture))).unwrap().first_output(inputs).unwrap().values
 }
@@ -126,7 +144,11 @@ fn columns(examples: Range<u8>) -> Vec<Column> {
     let integers = kinds(examples.clone()).iter().flat_map(|kind| kind.to_le_bytes()).collect();
     vec![
         Column { name: "kind".to_owned(), elements: ColumnElements::Integers { bytes: integers } },
-        Column { name: "numbers".to_owned(), elements: ColumnElements::Floats { bytes: le(&numbers(examples)) } },
+        Column {
+            name: "numbers".to_owned(),
+            elements: ColumnElements::Floats { bytes: le(&numbers(examples.clone())) },
+        },
+        Column { name: "known".to_owned(), elements: ColumnElements::Truths { bytes: known(examples) } },
     ]
 }
 
@@ -168,9 +190,12 @@ fn columns_that_do_not_fit_leave_the_job_open() {
         why
     };
     for (change, why) in [
-        ((|examples| drop(examples.columns.pop())) as fn(&mut GraphExamples), "`numbers`, which is missing"),
+        ((|examples| drop(examples.columns.remove(1))) as fn(&mut GraphExamples), "`numbers`, which is missing"),
+        (|examples| drop(examples.columns.pop()), "`known`, which is missing"),
         (|examples| examples.columns[0].name = "Kind".to_owned(), "no input `Kind`"),
         (|examples| examples.columns[0].elements = examples.columns[1].elements.clone(), "1 integers an example"),
+        (|examples| examples.columns[0].elements = examples.columns[2].elements.clone(), "1 integers an example"),
+        (|examples| examples.columns[2].elements = examples.columns[0].elements.clone(), "1 truth values an example"),
     ] {
         let text = refused(change);
         assert!(text.contains(why) && text.contains(LIST), "{text}");
@@ -183,6 +208,14 @@ fn columns_that_do_not_fit_leave_the_job_open() {
         examples.columns[0].elements = ColumnElements::Integers { bytes: vec![0; 12] };
     };
     assert!(refused(no_integers).contains("12 bytes are no integers"));
+    let no_truths = |examples: &mut GraphExamples| {
+        examples.columns[2].elements = ColumnElements::Truths { bytes: vec![1, 0, 7, 1, 1, 1, 1, 1] };
+    };
+    assert!(
+        refused(no_truths).contains("column `known`: byte 2 of its truth values is 7; 0 is false, and 1 is true"),
+        "{}",
+        refused(no_truths)
+    );
 }
 
 #[test]

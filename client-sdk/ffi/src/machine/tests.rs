@@ -157,7 +157,7 @@ fn machine(folder: &Path, coordinator: &Arc<Coordinator>, slice_ms: u64, every_m
 
 /// A machine whose clock skips all waits.
 fn opened(options: String, callbacks: Callbacks) -> Machine {
-    let (builder, _, capabilities) = builder(options, callbacks, true).unwrap();
+    let (builder, _, capabilities) = builder(options, callbacks, DeviceReports::WithTicks).unwrap();
     let driven = builder.clock(Ticking::default()).build_driven().unwrap();
     Machine { driven, capabilities, clock: SystemClock::new(), process: std::process::id() }
 }

@@ -4,8 +4,8 @@
 //
 // The task's model is `linear` with 4 inputs and 2 classes, and the options have `"required": false`. Prints what the model says of some rows;
 // with `offline` it only does that, while the coordinator is gone: by a participant, and without one. With the name of another model it trains
-// and uses that in the task of this name: `mlp` takes 4 inputs, `cnn` images of 4 by 4, and `graph` the columns `numbers` (4 floats) and
-// `kind` (an integer below 5), with a number as target.
+// and uses that in the task of this name: `mlp` takes 4 inputs, `cnn` images of 4 by 4, and `graph` the columns `numbers` (4 floats),
+// `kind` (an integer below 5) and `known` (a truth value), with a number as target.
 
 #include <math.h>
 #include <stdio.h>
@@ -126,6 +126,7 @@ static double squared_error(TributaryParticipant participant, const TributaryExa
     for (int row = 0; row < ROWS; ++row) {
         double difference = predicted[row] - examples->numbers[row];
         sum += difference * difference;
+        CHECK(row % 4 != 1 || predicted[row] == 0);
     }
     TributaryExamples less = *examples;
     less.column_count = 1;
@@ -136,13 +137,16 @@ static double squared_error(TributaryParticipant participant, const TributaryExa
     return sum / ROWS;
 }
 
-// Trains a graph with two inputs by their names, in two rounds.
+// Trains a graph with three inputs by their names, in two rounds.
 static void graph(const char *options) {
     static float numbers[ROWS * WIDTH], targets[ROWS];
     static int64_t kinds[ROWS], outside[ROWS];
+    static uint8_t known[ROWS], no_truths[ROWS];
     for (int row = 0; row < ROWS; ++row) {
         kinds[row] = row % 5;
         outside[row] = row == 3 ? 5 : 0;
+        known[row] = row % 4 != 1;
+        no_truths[row] = row == 3 ? 7 : 0;
         targets[row] = (float)(row * 4 % 7) / 7 - (float)(row % 5);
         for (int column = 0; column < WIDTH; ++column) {
             numbers[row * WIDTH + column] = (float)((row * WIDTH + column) % 7) / 7;
@@ -150,9 +154,10 @@ static void graph(const char *options) {
     }
     TributaryColumn columns[] = {{.name = "kind", .integers = kinds, .count = ROWS},
                                  {.name = "numbers", .floats = numbers, .count = ROWS * WIDTH},
+                                 {.name = "known", .truths = known, .count = ROWS},
                                  {.name = "kind", .integers = kinds, .count = ROWS}};
     TributaryExamples examples = {
-        .columns = columns, .column_count = 2, .numbers = targets, .target_count = ROWS, .examples = ROWS, .length = 1};
+        .columns = columns, .column_count = 3, .numbers = targets, .target_count = ROWS, .examples = ROWS, .length = 1};
     TributaryParticipant participant;
     TributaryJob job;
     int rounds = 0;
@@ -160,17 +165,22 @@ static void graph(const char *options) {
     EXPECT(OK, tributary_start(options, NULL, &participant));
     for (; has_job(participant, &job); ++rounds) {
         TributaryExamples wrong = examples;
-        wrong.column_count = 3;
+        wrong.column_count = 4;
         EXPECT_WORDS(UPDATE, "the input `kind` once, not twice", tributary_job_train_columns(job, &wrong, NULL));
         wrong.column_count = 1;
-        EXPECT_WORDS(UPDATE, "`numbers` (floats [batch, 4]), `kind` (integers [batch])",
+        EXPECT_WORDS(UPDATE, "`numbers` (floats [batch, 4]), `kind` (integers [batch]), `known` (truth values [batch])",
                      tributary_job_train_columns(job, &wrong, NULL));
+        wrong.column_count = 2;
+        EXPECT_WORDS(UPDATE, "`known`, which is missing", tributary_job_train_columns(job, &wrong, NULL));
         columns[0].integers = outside;
         EXPECT_WORDS(UPDATE, "integers from 0 to 4 as its input `kind`, not 5 (example 3)",
                      tributary_job_train_columns(job, &examples, NULL));
         columns[0].integers = NULL;
-        EXPECT_WORDS(ARGUMENT, "either floats or integers", tributary_job_train_columns(job, &examples, NULL));
+        EXPECT_WORDS(ARGUMENT, "one of floats, integers and truths", tributary_job_train_columns(job, &examples, NULL));
         columns[0].integers = kinds;
+        columns[2].truths = no_truths;
+        EXPECT_WORDS(ARGUMENT, "column `known`: byte 3 of its truth values is 7", tributary_job_train_columns(job, &examples, NULL));
+        columns[2].truths = known;
         wrong = examples;
         wrong.numbers = NULL;
         EXPECT_WORDS(ARGUMENT, "either classes or numbers", tributary_job_train_columns(job, &wrong, NULL));

@@ -173,6 +173,9 @@ pub enum Event {
         bytes: u64,
         sha256: Digest,
     },
+    /// The participant has done its part of the round: the coordinator has accepted the update and, in secure aggregation, the share
+    /// that helps to open the sum. Reported before the journal is written, so stop the participant rather than the process.
+    TookPart { place: Attempt },
     /// The attempt was abandoned.
     Abandoned {
         place: Attempt,

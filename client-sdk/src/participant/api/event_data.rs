@@ -41,6 +41,7 @@ impl Event {
             Self::Resumed { .. } => "resumed",
             Self::TrainingFailed { .. } => "training_failed",
             Self::Uploaded { .. } => "uploaded",
+            Self::TookPart { .. } => "took_part",
             Self::Abandoned { .. } => "abandoned",
             Self::RoundOver { .. } => "round_over",
             Self::FinalModel { .. } => "final_model",
@@ -93,7 +94,9 @@ impl Event {
             }
             Self::Asked { task, eligible } => json!({ "task": task, "eligible": eligible }),
             Self::InBatch { batch, size } => json!({ "batch": batch, "size": size }),
-            Self::Invited { place } | Self::Paused { place } | Self::Resumed { place } => at(place, json!({})),
+            Self::Invited { place } | Self::Paused { place } | Self::Resumed { place } | Self::TookPart { place } => {
+                at(place, json!({}))
+            }
             Self::Assigned { place, cohort, remaining, is_secure } => {
                 let left = remaining.as_secs_f64();
                 at(place, json!({ "cohort": cohort, "remaining_s": left, "secure_aggregation": is_secure }))

@@ -309,6 +309,7 @@ mod tests {
             roster: Some(roster_digest(&[members()])),
             survivors: Some(survivors_digest(&[[&members()[..1], &members()[2..]].concat()])),
             updates: Some(3),
+            below: Vec::new(),
             privacy: None,
             published_at: Timestamp(0),
             signed_at: Timestamp(0),

@@ -318,6 +318,15 @@ impl Builder {
         self
     }
 
+    /// Sets an optional setting: calls `set` if there is a value.
+    #[must_use]
+    pub fn given<T>(self, value: Option<T>, set: impl FnOnce(Self, T) -> Self) -> Self {
+        match value {
+            Some(value) => set(self, value),
+            None => self,
+        }
+    }
+
     /// Called with every event, in order; must return at once.
     #[must_use]
     pub fn on_event(mut self, observer: impl Fn(&Event) + Send + Sync + 'static) -> Self {

@@ -249,7 +249,7 @@ impl Driven {
         };
         let mut performing = Performing { driven: self, number, result: None };
         let begin = self.around.clock.now().elapsed;
-        let is_measured = matches!(&action, Action::Send(request) if RoundTrip::is_measured_by(request));
+        let is_measured = matches!(&action, Action::Send(request) if request.properties().is_immediate);
         performing.result = Some(self.result_of(action, trainer, trained_before));
         if is_measured {
             self.inner().round_trip.measured(self.around.clock.now().elapsed.saturating_sub(begin));

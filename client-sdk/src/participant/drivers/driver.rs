@@ -404,7 +404,7 @@ impl Participant {
         let droppable = |answer| Some(Running::droppable(answer));
         match action {
             Action::Send(request) => {
-                let since = RoundTrip::is_measured_by(&request).then(|| self.clock.now().elapsed);
+                let since = request.properties().is_immediate.then(|| self.clock.now().elapsed);
                 let answer = Box::pin(async move { Input::Response(transport.send(&request).await) });
                 Some(Running { since, ..Running::droppable(answer) })
             }

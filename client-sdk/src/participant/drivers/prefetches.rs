@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::prefetch::Prefetch;
 use crate::participant::machine::Machine;
 use crate::participant::states::action::{Action, Input};
-use crate::transport::{Request, Response};
+use crate::transport::Response;
 
 /// The pending result of an action.
 pub(in crate::participant) type Answer = Pin<Box<dyn Future<Output = Input> + Send>>;
@@ -75,19 +75,6 @@ pub(super) struct RoundTrip {
 impl RoundTrip {
     /// Number of recent measurements considered.
     const RECENT: usize = 8;
-
-    /// Whether the coordinator answers this request immediately in any state of the round.
-    pub(super) fn is_measured_by(request: &Request) -> bool {
-        match request {
-            Request::Enroll(_) | Request::Renew(_) | Request::Answer { .. } | Request::Abandon(_) => true,
-            Request::CheckIn(_)
-            | Request::Announcement { .. }
-            | Request::Evidence { .. }
-            | Request::Upload(_)
-            | Request::Manifest(_)
-            | Request::Part(_) => false,
-        }
-    }
 
     pub(in crate::participant) fn measured(&mut self, took: Duration) {
         if self.recent.len() == Self::RECENT {

@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ring::digest::{SHA256, digest};
-use wire::participant::{Answer, CheckInReply};
+use wire::participant::CheckInReply;
 use wire::{Attempt, TraceContext};
 
 use crate::clock::{Clock, Now};
@@ -84,20 +84,10 @@ impl Spans {
 /// The span name of an action, if it belongs to this attempt.
 fn name(action: &Action, place: Attempt) -> Option<&'static str> {
     match action {
-        Action::Send(request) if request.place() != Some(place) => None,
-        Action::Send(request) => match request {
-            Request::Upload(_) => Some("upload"),
-            Request::Manifest(_) => Some("announce parts"),
-            Request::Part(_) => Some("upload a part"),
-            Request::Announcement { .. } => Some("wait for the cohort"),
-            Request::Evidence { .. } => Some("get evidence"),
-            Request::Answer { what: Answer::KeyShares, .. } => Some("deal shares"),
-            Request::Answer { what: Answer::Complaint, .. } => Some("complain"),
-            Request::Answer { what: Answer::Consistency, .. } => Some("sign the survivors"),
-            Request::Answer { what: Answer::UnmaskShares, .. } => Some("open the sum"),
-            Request::Abandon(_) => Some("give up"),
-            Request::Enroll(_) | Request::Renew(_) | Request::CheckIn(_) => None,
-        },
+        Action::Send(request) => {
+            let properties = request.properties();
+            properties.span.filter(|_| properties.place == Some(place))
+        }
         Action::Fetch { task, .. } => (*task == place.task).then_some("download"),
         Action::Train(_) => Some(TRAIN),
         Action::Persist(_) => Some("persist"),

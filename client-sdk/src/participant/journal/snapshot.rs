@@ -28,12 +28,11 @@ use recipe::digest::sha256;
 mod batch;
 mod control;
 mod held;
+mod json;
 mod local_state;
 mod model;
 mod personalized;
 mod privacy;
-mod provenance;
-mod refusals;
 mod round;
 mod traffic;
 mod training;
@@ -214,6 +213,13 @@ fn encode_before(
     Ok(record)
 }
 
+/// Numbers as a part of a record.
+fn bytes_of(values: &[f32]) -> Zeroizing<Vec<u8>> {
+    let mut bytes = Zeroizing::new(Vec::with_capacity(4 * values.len()));
+    values.iter().for_each(|value| bytes.extend_from_slice(&value.to_le_bytes()));
+    bytes
+}
+
 fn decode<'a, H: for<'de> Deserialize<'de>>(
     name: &'static str,
     record: &'a [u8],
@@ -302,6 +308,15 @@ impl<'a> Parts<'a> {
 
     fn secret(&mut self, bytes: usize) -> Result<Zeroizing<Vec<u8>>, JournalError> {
         self.take(bytes).map(|part| Zeroizing::new(part.to_vec()))
+    }
+
+    /// This many numbers, in the form of [`bytes_of`].
+    fn numbers(&mut self, count: usize) -> Result<Zeroizing<Vec<f32>>, JournalError> {
+        let bytes = count.checked_mul(4).ok_or_else(|| JournalError::corrupt(self.name, "it is cut off"))?;
+        let bytes = self.take(bytes)?.as_chunks::<4>().0;
+        let mut values = Zeroizing::new(Vec::with_capacity(count));
+        values.extend(bytes.iter().map(|bytes| f32::from_le_bytes(*bytes)));
+        Ok(values)
     }
 
     fn end(&self) -> Result<(), JournalError> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use learning::contribution::scaffold;
 use learning::{Controls, Layout, MetricValue, Parameters};
-use recipe::Rule;
+use recipe::Weighting;
 use recipe::device::pipeline::{PipelineError, Weight};
 
 use crate::participant::api::plan_error::WorkError;
@@ -23,7 +23,7 @@ pub(in crate::participant) struct Received<'m> {
 impl<'m> Received<'m> {
     /// Splits the fetched parameters into the model and the server's control variate.
     pub(in crate::participant) fn open(
-        rule: &Rule,
+        rule: &Weighting,
         received: &'m Parameters,
         shared: &Arc<Layout>,
     ) -> Result<Self, WorkError> {
@@ -36,12 +36,12 @@ impl<'m> Received<'m> {
 
     pub(in crate::participant) fn train(
         &self,
-        rule: &Rule,
+        rule: &Weighting,
         own: &[f32],
         job: &TrainingJob,
         trainer: &mut dyn Trainer,
     ) -> Result<Trained, WorkError> {
-        let Rule::Controlled(rule) = rule else { return Ok(trainer.train(&self.model, job)?) };
+        let Weighting::Controlled(rule) = rule else { return Ok(trainer.train(&self.model, job)?) };
         let correction = rule.correction(self.controls(own)).map_err(PipelineError::from)?;
         let layout = Arc::clone(self.model.layout());
         let correction = Parameters::new(layout, correction).map_err(|_| PipelineError::WrongLayout)?;
@@ -52,17 +52,17 @@ impl<'m> Received<'m> {
     /// The weight of the update.
     pub(in crate::participant) fn weight<'a>(
         &'a self,
-        rule: &'a Rule,
+        rule: &'a Weighting,
         trained: &Trained,
         evaluated: &[(String, MetricValue)],
         own: &'a [f32],
     ) -> Result<Weight<'a>, WorkError> {
         let reach = || trained.reach().ok_or(WorkError::NoReach);
         Ok(match rule {
-            Rule::Examples => Weight::Examples(trained.examples),
-            Rule::Loss(rule) => Weight::Loss(rule, loss(evaluated)?),
-            Rule::Steps(rule) => Weight::Steps(rule, reach()?, trained.examples),
-            Rule::Controlled(rule) => Weight::Controlled(rule, reach()?, self.controls(own)),
+            Weighting::Examples => Weight::Examples(trained.examples),
+            Weighting::Loss(rule) => Weight::Loss(rule, loss(evaluated)?),
+            Weighting::Steps(rule) => Weight::Steps(rule, reach()?, trained.examples),
+            Weighting::Controlled(rule) => Weight::Controlled(rule, reach()?, self.controls(own)),
         })
     }
 

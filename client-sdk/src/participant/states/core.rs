@@ -287,6 +287,7 @@ impl Core {
     /// This participant's part in the round is complete.
     pub(in crate::participant) fn answered(&mut self, place: Attempt, local_state: Option<LocalState>) -> State {
         self.round_end = Some((place, RoundEnd::Answered));
+        self.events.push(Event::TookPart { place });
         self.close(place, local_state, State::CheckIn(CheckIn::default()))
     }
 

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use learning::{Adapters, Layout, MetricValue, Parameters, Table};
+use wire::Digest;
 use zeroize::Zeroizing;
 
 use super::pause::Pause;
@@ -457,6 +458,10 @@ impl Trainer for Logged<'_> {
 
     fn measures_as_it_trains(&self) -> bool {
         self.trainer.measures_as_it_trains()
+    }
+
+    fn record_below(&mut self) -> Option<Digest> {
+        self.trainer.record_below()
     }
 }
 

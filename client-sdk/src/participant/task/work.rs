@@ -20,6 +20,7 @@ use secure_agg::client::Masking;
 use task_spec::below;
 #[cfg(feature = "deliberate-faults")]
 use wire::Attempt;
+use wire::Digest;
 use wire::Timestamp;
 use zeroize::Zeroizing;
 
@@ -123,11 +124,21 @@ pub struct Contribution {
     pub(in crate::participant) examples: u64,
     /// The effect of clipping on the update, if any; reported with the training.
     pub(in crate::participant) clipping: Option<Box<Clipping>>,
+    /// The record of another coordinator's version that the update comes from.
+    pub(in crate::participant) below: Option<Digest>,
+}
+
+impl Contribution {
+    /// The result of a round in which nothing was trained.
+    fn without_training(output: WorkOutput, examples: u64) -> Self {
+        let (evaluated, trained) = (Vec::new(), Vec::new());
+        Self { output, personal: None, own: None, evaluated, trained, examples, clipping: None, below: None }
+    }
 }
 
 /// The update, as input or kept.
 pub(in crate::participant) enum WorkOutput {
-    MaskedInput(MaskedInput),
+    MaskedInput(Box<MaskedInput>),
     /// An update kept for a later round.
     Update(Box<Update>),
 }
@@ -218,9 +229,8 @@ impl RoundWork {
         let weight = self.plan.wanted.map_or(1.0, |(_, weight)| weight);
         let bound = self.plan.recipe.codec.norm_bound(self.plan.private().map(|round| round.clip));
         discount(&mut update, bound, weight);
-        let output = WorkOutput::MaskedInput(self.masked(update)?);
-        let (evaluated, trained) = (Vec::new(), Vec::new());
-        Ok(Contribution { output, personal: None, own: None, evaluated, trained, examples, clipping: None })
+        let output = WorkOutput::MaskedInput(Box::new(self.masked(update)?));
+        Ok(Contribution::without_training(output, examples))
     }
 
     /// Computes the device's contribution to an analysis.
@@ -235,9 +245,8 @@ impl RoundWork {
         let values = analysis.contribution(state, &table)?;
         encodes();
         let input = self.protected(|protection| pipeline::masked_sums(&values, analysis.codec(), protection))?;
-        let (evaluated, trained, examples) = (Vec::new(), Vec::new(), table.rows() as u64);
-        let output = WorkOutput::MaskedInput(input);
-        Ok(Contribution { output, personal: None, own: None, evaluated, trained, examples, clipping: None })
+        let output = WorkOutput::MaskedInput(Box::new(input));
+        Ok(Contribution::without_training(output, table.rows() as u64))
     }
 
     fn train(
@@ -266,6 +275,7 @@ impl RoundWork {
                 (received.train(rule, control, &self.job, trainer)?, evaluated, (None, None))
             }
         };
+        let below = trainer.record_below();
         encodes();
         if measures_as_it_trains {
             evaluated = measured_of_model(&evaluated, &trained.metrics);
@@ -280,9 +290,9 @@ impl RoundWork {
         let clipping = self.clipping(&update).map(Box::new);
         let output = match self.plan.is_ahead {
             true => WorkOutput::Update(Box::new(update)),
-            false => WorkOutput::MaskedInput(MaskedInput { control, ..self.masked(update)? }),
+            false => WorkOutput::MaskedInput(Box::new(MaskedInput { control, ..self.masked(update)? })),
         };
-        Ok(Contribution { output, personal, own, evaluated, trained, examples, clipping })
+        Ok(Contribution { output, personal, own, evaluated, trained, examples, clipping, below })
     }
 
     /// The effect of clipping on an update.

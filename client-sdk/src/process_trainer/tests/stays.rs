@@ -92,7 +92,7 @@ fn one_whose_job_nobody_waits_for_is_ended() {
 #[test]
 fn one_that_stays_refuses_by_a_file() {
     let site = Site::new();
-    let refuses = r#"[ -e "$job/refused" ] || printf 'no rows' >"$job/refused"; "#;
+    let refuses = r#"[ -e "$job/refused" ] || { printf 'no rows' >"$job/r"; mv "$job/r" "$job/refused"; }; "#;
     let mut trainer = site.trainer(site.stays("", &[refuses]));
     for _ in 0..2 {
         let told = trainer.train(&w(), &site.job).unwrap_err();

@@ -71,8 +71,8 @@ pub fn check_update(
     }
 }
 
-/// Rows of `width` numbers, row by row, with the value to predict if the analysis predicts one, as a table that fits
-/// the analysis.
+/// Rows of `width` numbers, row by row, NaN for empty cells, with the value to predict if the analysis predicts one, as a table that
+/// fits the analysis.
 ///
 /// # Errors
 /// [`UpdateError::NoAnalysis`] if the job is a training; [`UpdateError::Table`].
@@ -83,7 +83,7 @@ pub fn checked_rows(
     targets: Option<Vec<f64>>,
 ) -> Result<Table, UpdateError> {
     let analysis = analysis.ok_or(UpdateError::NoAnalysis)?;
-    let rows = Table::new(width, values)?;
+    let rows = Table::with_holes(width, values)?;
     let table = match targets {
         Some(targets) => rows.with_targets(targets)?,
         None => rows,

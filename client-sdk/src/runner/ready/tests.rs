@@ -65,6 +65,7 @@ impl Round {
             architecture: None,
             graph: None,
             loss: None,
+            batch_norm: None,
             table: None,
             tensors: tensors.collect(),
             personal: personal.iter().map(|&pattern| pattern.into()).collect(),
@@ -195,6 +196,11 @@ fn rows_that_are_held_out_say_what_the_shared_model_is_worth_and_change_no_bit_o
     assert_eq!(measured.metrics.iter().filter(|(name, _)| name == "loss" || name == "accuracy").count(), 2);
     let own = TrainingJob { purpose: Purpose::Own, ..job() };
     assert_eq!(train(Some(held_out.clone()), &own, &model, &JobConstraints::Free).unwrap(), plain);
+    // The device's own model is measured after its training, if the task has such a metric.
+    let reported = TrainingJob { metrics: vec!["loss".into(), "personal_loss".into()], ..own };
+    let measured = train(Some(held_out.clone()), &reported, &model, &JobConstraints::Free).unwrap();
+    let personal = worth(&plain.parameters).into_iter().map(|(name, value)| (format!("personal_{name}"), value));
+    assert_eq!(measured.metrics, plain.metrics.iter().cloned().chain(personal).collect::<Vec<_>>());
     // For adapters, the adapted model.
     let patterns = learning::Patterns::new(vec!["fc*.weight".into()]).unwrap();
     let adapters = learning::Adapters::new(model.layout(), &patterns, 2, None).unwrap();

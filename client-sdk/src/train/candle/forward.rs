@@ -12,7 +12,7 @@ pub(super) fn logits(architecture: &Architecture, tensors: &[Tensor], input: &Te
         Architecture::Linear(_) | Architecture::Mlp(_) => dense(tensors, input),
         Architecture::Cnn(sizes) => convolutional(sizes, tensors, input),
         Architecture::Gru(sizes) => recurrent(sizes, tensors, input),
-        Architecture::Graph(_) => candle_core::bail!("graphs are computed on the CPU"),
+        Architecture::Graph(_) => candle_core::bail!("a graph has an executor of its own"),
     }
 }
 

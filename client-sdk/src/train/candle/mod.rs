@@ -14,7 +14,9 @@ mod scale;
 mod variables;
 mod verify;
 
+pub(super) use self::gradients::{flat, in_chunks};
 pub(crate) use self::module::{Module, evaluate_module, train_module, train_module_adapters};
 pub(super) use self::ready::CandleLearner;
 #[cfg(test)]
 pub(super) use self::scale::LossScale;
+pub(super) use self::variables::{Variables, element};

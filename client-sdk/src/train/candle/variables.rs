@@ -13,7 +13,7 @@ use crate::train::error::TrainError;
 use crate::train::learner::{LearnerState, Score, StepResult};
 
 /// The parameters and everything that changes them, given gradients.
-pub(super) struct Variables<'a> {
+pub(in crate::train) struct Variables<'a> {
     plan: &'a TrainingPlan,
     device: &'a Device,
     /// In the layout's order, in 32 bits.
@@ -35,7 +35,7 @@ pub(super) struct Variables<'a> {
 }
 
 /// The element type of passes in this precision.
-pub(super) fn element(precision: Precision) -> DType {
+pub(in crate::train) fn element(precision: Precision) -> DType {
     match precision {
         Precision::F32 => DType::F32,
         Precision::Bf16 => DType::BF16,
@@ -55,7 +55,7 @@ pub(super) fn variables(layout: &Layout, flat: &[f32], device: &Device) -> Resul
 }
 
 impl<'a> Variables<'a> {
-    pub(super) fn new(
+    pub(in crate::train) fn new(
         layout: &Layout,
         start: &[f32],
         plan: &'a TrainingPlan,
@@ -89,8 +89,18 @@ impl<'a> Variables<'a> {
     }
 
     /// The parameters, in the layout's order.
-    pub(super) fn tensors(&self) -> &[Var] {
+    pub(in crate::train) fn tensors(&self) -> &[Var] {
         &self.tensors
+    }
+
+    /// Number of steps taken.
+    pub(in crate::train) fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// The factor on the loss before its gradient is computed.
+    pub(in crate::train) fn factor(&self) -> f64 {
+        self.scale.factor
     }
 
     /// Splits a flat vector into tensors shaped like the parameters.
@@ -116,7 +126,11 @@ impl<'a> Variables<'a> {
     }
 
     /// Takes a step along unscaled gradients, unless they overflowed 16 bits. Parameters without a gradient stay as they are.
-    pub(super) fn step(&mut self, gradients: Vec<Option<Tensor>>, rate: f32) -> Result<StepResult, TrainError> {
+    pub(in crate::train) fn step(
+        &mut self,
+        gradients: Vec<Option<Tensor>>,
+        rate: f32,
+    ) -> Result<StepResult, TrainError> {
         let is_finite = self.scale.steps.is_none() || are_finite(&gradients)?;
         if self.scale.after(is_finite) == StepResult::Skipped {
             return Ok(StepResult::Skipped);
@@ -217,7 +231,7 @@ impl<'a> Variables<'a> {
     }
 
     /// Constraints from the next step on.
-    pub(super) fn constrain(&mut self, constraints: &Flat<'_>) -> Result<(), TrainError> {
+    pub(in crate::train) fn constrain(&mut self, constraints: &Flat<'_>) -> Result<(), TrainError> {
         if let Some(anchor) = constraints.anchor.filter(|_| narrow(self.plan.proximal_mu) != 0.0) {
             self.anchor = self.spread(anchor)?;
         }
@@ -231,7 +245,7 @@ impl<'a> Variables<'a> {
     }
 
     /// The flat parameters, in the layout's order.
-    pub(super) fn values(&self) -> Result<Vec<f32>, TrainError> {
+    pub(in crate::train) fn values(&self) -> Result<Vec<f32>, TrainError> {
         let mut flat = Vec::new();
         for tensor in &self.tensors {
             flat.extend(tensor.as_detached_tensor().flatten_all()?.to_vec1::<f32>()?);
@@ -240,7 +254,7 @@ impl<'a> Variables<'a> {
     }
 
     /// The state between two steps.
-    pub(super) fn state(&self) -> Result<LearnerState, TrainError> {
+    pub(in crate::train) fn state(&self) -> Result<LearnerState, TrainError> {
         let mut moments = Vec::new();
         let [means, squares] = &self.moments;
         for moment in [&self.velocity, means, squares].into_iter().filter(|moment| !moment.is_empty()) {
@@ -255,7 +269,7 @@ impl<'a> Variables<'a> {
     }
 
     /// Goes on from a state of the same model and plan.
-    pub(super) fn restore(&mut self, state: &LearnerState) -> Result<(), TrainError> {
+    pub(in crate::train) fn restore(&mut self, state: &LearnerState) -> Result<(), TrainError> {
         for (tensor, values) in self.tensors.iter().zip(self.spread(&state.values)?) {
             tensor.set(&values)?;
         }

@@ -98,8 +98,9 @@ pub(in crate::train) fn tanh(x: f32) -> f32 {
 pub(in crate::train) fn exp(x: f32) -> f32 {
     let x = x.clamp(-87.0, 87.0);
     // x = n ln 2 + r with |r| <= ln 2 / 2; ln 2 in two parts, so that n ln 2 is exact. Adding and subtracting 1.5 * 2^23
-    // rounds to an integer.
-    let n = (x * std::f32::consts::LOG2_E + 12_582_912.0) - 12_582_912.0;
+    // rounds to an integer, whose lowest bits are those of the sum.
+    let sum = x * std::f32::consts::LOG2_E + 12_582_912.0;
+    let n = sum - 12_582_912.0;
     let r = x - n * 0.693_359_4 + n * 2.121_944_4e-4;
     // Coefficients of Cephes' expf (Moshier).
     let mut p = 1.987_569_1e-4;
@@ -107,9 +108,8 @@ pub(in crate::train) fn exp(x: f32) -> f32 {
         p = p * r + coefficient;
     }
     let fraction = p * r * r + r + 1.0;
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "n is an integer from -126 to 126")]
-    let power = f32::from_bits(((n as i32 + 127) << 23) as u32);
-    fraction * power
+    // 2^n: n is from -126 to 126, and only its bits of an exponent stay.
+    fraction * f32::from_bits((sum.to_bits() << 23).wrapping_add(127 << 23))
 }
 
 #[cfg(test)]

@@ -115,6 +115,8 @@ macro_rules! cover {
         while row < $self.m {
             row += match $self.m - row {
                 8.. if S::REGISTER_COUNT >= 32 => $self.$kernel::<S, 8, $vectors>($simd, row, $column $(, $extra)*),
+                // Twelve sums of two vectors, two operands and a factor fill 16 registers.
+                6.. => $self.$kernel::<S, 6, $vectors>($simd, row, $column $(, $extra)*),
                 4.. => $self.$kernel::<S, 4, $vectors>($simd, row, $column $(, $extra)*),
                 2.. => $self.$kernel::<S, 2, $vectors>($simd, row, $column $(, $extra)*),
                 _ => $self.$kernel::<S, 1, $vectors>($simd, row, $column $(, $extra)*),

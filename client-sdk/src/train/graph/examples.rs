@@ -2,7 +2,6 @@
 
 use graph::{Graph, GraphModel, Loss, Operation, Point, Size, wrapped};
 
-use super::executor::Executor;
 use super::loss::Targets;
 use super::named::{KIND, described, misfit};
 use super::tensor::Tensor;
@@ -84,17 +83,22 @@ pub(super) fn check_inputs(model: &GraphModel, examples: &Examples<'_>) -> Resul
     Ok(())
 }
 
-/// Checks the integers of an input that selects rows of a parameter, such as a table of embeddings. `width` is the number of
-/// elements of an example.
-fn check_ids(graph: &Graph, position: usize, column: &Column<'_>, width: usize) -> Result<(), TrainError> {
-    let (id, name) = (graph.input(position), &graph.inputs[position].name);
+/// The number of rows of the smallest parameter whose rows an input selects, such as a table of embeddings.
+pub(super) fn table_size(graph: &Graph, position: usize) -> Option<usize> {
+    let id = graph.input(position);
     let sizes = graph.nodes.iter().filter_map(|node| {
         let (Operation::Gather { axis }, [table, ids]) = (&node.operation, &node.inputs[..]) else { return None };
         let parameter = (0..graph.parameters.len()).find(|&number| graph.parameter(number) == *table)?;
         let size = graph.parameters[parameter].shape.get(*axis as usize).filter(|_| *ids == id)?;
         usize::try_from(*size).ok()
     });
-    let Some(size) = sizes.min() else { return Ok(()) };
+    sizes.min()
+}
+
+/// Checks the integers of an input that selects rows of a parameter. `width` is the number of elements of an example.
+fn check_ids(graph: &Graph, position: usize, column: &Column<'_>, width: usize) -> Result<(), TrainError> {
+    let name = &graph.inputs[position].name;
+    let Some(size) = table_size(graph, position) else { return Ok(()) };
     let is_outside = |id: &(usize, i64)| wrapped(id.1, size).is_none();
     let outside = match column {
         Column::F32(_) | Column::Bool(_) => None,
@@ -215,21 +219,21 @@ fn gather<T: Copy>(all: &[T], chosen: &[usize], width: usize, into: &mut Vec<T>)
     chosen.iter().for_each(|&example| into.extend_from_slice(&all[example * width..][..width]));
 }
 
-/// Copies the inputs of the chosen examples to the executor.
-pub(super) fn feed(executor: &mut Executor, examples: &Examples<'_>, chosen: &[usize]) {
+/// Copies the inputs of the chosen examples to the tensors of a graph's inputs, in its order.
+pub(super) fn feed(inputs: &mut [Tensor], examples: &Examples<'_>, chosen: &[usize]) {
     let count = examples.count();
-    for (position, column) in columns(examples).into_iter().enumerate() {
-        match (column, executor.input(position)) {
-            (Column::F32(all), Some(Tensor::F32(into))) => gather(all, chosen, all.len() / count, into),
-            (Column::I64(all), Some(Tensor::I64(into))) => gather(all, chosen, all.len() / count, into),
-            (Column::U32(all), Some(Tensor::I64(into))) => {
+    for (column, into) in columns(examples).into_iter().zip(inputs) {
+        match (column, into) {
+            (Column::F32(all), Tensor::F32(into)) => gather(all, chosen, all.len() / count, into),
+            (Column::I64(all), Tensor::I64(into)) => gather(all, chosen, all.len() / count, into),
+            (Column::U32(all), Tensor::I64(into)) => {
                 let width = all.len() / count;
                 into.clear();
                 for &example in chosen {
                     into.extend(all[example * width..][..width].iter().map(|&value| i64::from(value)));
                 }
             }
-            (Column::Bool(all), Some(Tensor::Bool(into))) => gather(all, chosen, all.len() / count, into),
+            (Column::Bool(all), Tensor::Bool(into)) => gather(all, chosen, all.len() / count, into),
             // The examples were checked against the graph.
             (Column::F32(_) | Column::I64(_) | Column::U32(_) | Column::Bool(_), _) => {}
         }

@@ -1,6 +1,6 @@
 //! Measures of a graph's predictions beside its loss.
 
-use graph::{GraphModel, Loss};
+use graph::{GraphModel, Loss, Point};
 
 use super::examples::ChosenTargets;
 use super::loss::{self, Targets};
@@ -36,6 +36,9 @@ struct Sums {
     count: u64,
     squares: f64,
     distances: f64,
+    /// Mean of the targets, and their squared distances from it (Welford 1962).
+    mean: f64,
+    spread: f64,
     /// Predictions with the right class among the highest scores.
     among_top: u64,
     /// Outputs and whether their targets are positive.
@@ -64,6 +67,7 @@ impl Sums {
         }
     }
 
+    #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
     fn add_numbers(&mut self, loss: &Loss, outputs: &[f32], numbers: &[f32]) {
         for (&output, &target) in outputs.iter().zip(numbers) {
             let predicted = match loss {
@@ -78,12 +82,16 @@ impl Sums {
             self.count += 1;
             self.squares += distance * distance;
             self.distances += distance.abs();
+            let from_mean = f64::from(target) - self.mean;
+            self.mean += from_mean / self.count as f64;
+            self.spread += from_mean * (f64::from(target) - self.mean);
         }
     }
 
     fn measures(self, model: &GraphModel, mean_loss: f64) -> Measures {
         #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
         let (count, among_top) = (self.count.max(1) as f64, self.among_top as f64);
+        let is_one = model.predictions(Point { batch: 1, length: 1 }) == 1;
         let top_5 = model.classes().filter(|classes| *classes > TOP).map(|_| among_top / count);
         match model.loss() {
             Loss::CrossEntropy { .. } => Measures { top_5, ..Measures::default() },
@@ -92,6 +100,7 @@ impl Sums {
             Loss::Mse | Loss::Huber { .. } | Loss::Poisson => Measures {
                 rmse: Some((self.squares / count).sqrt()),
                 mae: Some(self.distances / count),
+                r2: (self.spread > 0.0 && is_one).then(|| 1.0 - self.squares / self.spread),
                 ..Measures::default()
             },
         }
@@ -134,7 +143,7 @@ mod tests {
     fn distances_and_top_classes_equal_known_values() {
         let mut sums = Sums::default();
         sums.add(&Loss::Mse, &[1.0, 2.0], Targets::Numbers(&[0.0, 4.0]));
-        assert_eq!((sums.squares, sums.distances, sums.count), (5.0, 3.0, 2));
+        assert_eq!((sums.squares, sums.distances, sums.count, sums.spread), (5.0, 3.0, 2, 8.0));
         let mut sums = Sums::default();
         let rows = [6.0, 5.0, 4.0, 3.0, 2.0, 1.0, 0.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0, 0.0];
         sums.add(&Loss::CROSS_ENTROPY, &rows, Targets::Classes(&[4, 5]));

@@ -36,6 +36,34 @@ pub(in crate::train) fn chunk(
     }
 }
 
+/// The same for training. A batch normalization by the batch needs all of it at once, so nothing smaller than `most` will do.
+///
+/// # Errors
+/// As [`chunk`]; [`TrainError::BatchMemory`] if `most` examples exceed the limit, [`TrainError::Graph`] if they exceed that of
+/// all graphs.
+pub(in crate::train) fn training_chunk(
+    model: &GraphModel,
+    examples: &Examples<'_>,
+    most: usize,
+    limit: u64,
+) -> Result<usize, TrainError> {
+    let count = chunk(model, examples, most, limit)?;
+    if count == most.max(1) || model.graph().batch_statistics().is_empty() {
+        return Ok(count);
+    }
+    let shapes = infer(model.graph(), point(examples, most)).map_err(TrainError::Graph)?;
+    Err(TrainError::BatchMemory { examples: most, bytes: cost(model.graph(), &shapes).memory, limit })
+}
+
+/// Number of examples that a batch needs, so that each channel has more than one value: 1 or 2.
+///
+/// # Errors
+/// [`TrainError::Graph`] for a length that the graph does not compute.
+pub(in crate::train) fn least_batch(model: &GraphModel, examples: &Examples<'_>) -> Result<usize, TrainError> {
+    let least = model.graph().least_batch(point(examples, 1).length).map_err(TrainError::Graph)?;
+    Ok(least as usize)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,29 +3,32 @@
 use std::sync::Arc;
 
 use graph::{
-    Activation, Arithmetic, Comparison, Constant, Convolution, Direction, Element, Graph, GraphModel, Input, Logic,
-    Loss, Node, Operation, Output, Padding, Parameter, Point, Pool, PoolKind, Recurrence, RecurrentCell, Reduction,
-    Resampling, ResizeCoordinates, Size, ValueId, Values,
+    Activation, Arithmetic, Comparison, Constant, Convolution, Direction, Element, Graph, GraphError, GraphModel,
+    Input, Logic, Loss, Node, Operation, Output, Padding, Parameter, Point, Pool, PoolKind, Recurrence, RecurrentCell,
+    Reduction, Resampling, ResizeCoordinates, Size, ValueId, Values,
 };
 
+use super::context::Statistics;
 use super::executor::Executor;
 
+mod frozen;
 mod interrupted;
 mod models;
+mod statistics;
 
-pub(super) use self::models::mlp_graph;
+pub(super) use self::models::{cnn_graph, mlp_graph};
 
 /// A graph of one input `x`, parameters, constants and nodes; its output is the last node's first result.
-struct Case {
-    name: &'static str,
-    parameters: Vec<Vec<u32>>,
-    constants: Vec<Constant>,
-    nodes: Vec<(Operation, Vec<u32>)>,
+pub(super) struct Case {
+    pub(super) name: &'static str,
+    pub(super) parameters: Vec<Vec<u32>>,
+    pub(super) constants: Vec<Constant>,
+    pub(super) nodes: Vec<(Operation, Vec<u32>)>,
     /// Added to each parameter, to stay where a function is smooth.
-    offset: f32,
+    pub(super) offset: f32,
 }
 
-fn case(name: &'static str, parameters: &[&[u32]], operation: Operation) -> Case {
+pub(super) fn case(name: &'static str, parameters: &[&[u32]], operation: Operation) -> Case {
     // Value 0 is the input; the parameters follow.
     let inputs = (1..=u32::try_from(parameters.len()).unwrap()).collect();
     Case {
@@ -37,17 +40,17 @@ fn case(name: &'static str, parameters: &[&[u32]], operation: Operation) -> Case
     }
 }
 
-fn ints(shape: &[u32], values: &[i64]) -> Constant {
+pub(super) fn ints(shape: &[u32], values: &[i64]) -> Constant {
     Constant { name: String::new(), shape: shape.to_vec(), values: Values::I64(values.to_vec()) }
 }
 
 impl Case {
-    fn offset(self, offset: f32) -> Self {
+    pub(super) fn offset(self, offset: f32) -> Self {
         Self { offset, ..self }
     }
 
     /// With a constant after the parameters, as the operation's last input.
-    fn with(mut self, constant: Constant) -> Self {
+    pub(super) fn with(mut self, constant: Constant) -> Self {
         let number = u32::try_from(1 + self.parameters.len() + self.constants.len()).unwrap();
         self.constants.push(constant);
         self.nodes[0].1.push(number);
@@ -55,14 +58,19 @@ impl Case {
     }
 
     /// The graph: the result is weighted by fixed numbers and reshaped to one row for each example of a batch of 1.
-    fn model(&self) -> Arc<GraphModel> {
+    pub(super) fn model(&self) -> Arc<GraphModel> {
+        self.checked().unwrap_or_else(|error| panic!("{}: {error}", self.name))
+    }
+
+    /// The same, if the operation fits its inputs.
+    pub(super) fn checked(&self) -> Result<Arc<GraphModel>, GraphError> {
         let nodes = self.nodes.iter().map(|(operation, inputs)| Node {
             name: String::new(),
             operation: operation.clone(),
             inputs: inputs.iter().map(|&input| ValueId(input)).collect(),
         });
         let mut graph = Graph {
-            version: Graph::VERSION,
+            version: Graph::LATEST,
             lengths: None,
             inputs: vec![Input { name: "x".into(), element: Element::F32, shape: vec![Size::BATCH] }],
             parameters: self
@@ -87,17 +95,34 @@ impl Case {
         add(column, vec![ValueId(0)]);
         add(Operation::MatMul, vec![ValueId(last + 1), ValueId(last)]);
         graph.outputs.push(Output { name: "y".into(), value: ValueId(last + 2) });
-        Arc::new(GraphModel::new(graph, Loss::Mse).unwrap_or_else(|error| panic!("{}: {error}", self.name)))
+        GraphModel::new(graph, Loss::Mse).map(Arc::new)
+    }
+
+    /// Parameters away from kinks.
+    pub(super) fn start(&self) -> Vec<f32> {
+        let size = self.parameters.iter().map(|shape| shape.iter().product::<u32>() as usize).sum();
+        numbers(size, 3).iter().map(|number| number + self.offset).collect()
+    }
+
+    /// Compares candle with the CPU at these parameters. Batch statistics are computed on the CPU alone.
+    #[cfg(feature = "candle")]
+    pub(super) fn compare(&self, start: &[f32], dropout: Option<u64>) {
+        if !self.model().graph().batch_statistics().is_empty() {
+            return;
+        }
+        let (inputs, point) = ([super::tensor::Tensor::F32(vec![1.0])], Point { batch: 1, length: 1 });
+        super::candle::tests::compare(&self.model(), &inputs, start, point, dropout, self.name);
     }
 
     /// Compares each parameter's gradient with central differences, in random directions of the output.
     fn check(&self) {
         let model = self.model();
         let mut executor = Executor::new(Arc::clone(&model));
+        executor.normalize_by(Statistics::Batch);
         let shapes = executor.prepare(Point { batch: 1, length: 1 }).unwrap();
         let count = shapes.elements(model.output());
-        let size = self.parameters.iter().map(|shape| shape.iter().product::<u32>() as usize).sum();
-        let start: Vec<f32> = numbers(size, 3).iter().map(|number| number + self.offset).collect();
+        let start = self.start();
+        let size = start.len();
         let weights: Vec<f32> = numbers(count, 5).iter().map(|number| number + 0.25).collect();
         *executor.input(0).unwrap() = super::tensor::Tensor::F32(vec![1.0]);
         let mut value = |parameters: &[f32]| -> f64 {
@@ -130,11 +155,13 @@ impl Case {
             assert!(error < 4e-3, "{}: parameter {index}: {found}, and differences give {expected}", self.name);
         }
         assert!(gradient.iter().any(|value| *value != 0.0), "{}: the gradient is 0", self.name);
+        #[cfg(feature = "candle")]
+        self.compare(&start, None);
     }
 }
 
 /// Repeatable numbers between -1 and 1, away from 0 and from each other.
-fn numbers(count: usize, seed: u64) -> Vec<f32> {
+pub(super) fn numbers(count: usize, seed: u64) -> Vec<f32> {
     let mut state = seed;
     let mut draws: Vec<(u64, usize)> = (0..count)
         .map(|index| {
@@ -319,7 +346,10 @@ fn normalization_gradients_equal_differences() {
     case("group_norm", &[&[2, 6, 3, 2], &[6], &[6]], Operation::GroupNorm { groups: 3, epsilon }).check();
     case("instance_norm", &[&[2, 3, 5], &[3], &[3]], Operation::GroupNorm { groups: 3, epsilon }).check();
     let of = &[&[2, 3, 2, 2][..], &[3], &[3], &[3], &[3]];
-    case("batch_norm", of, Operation::BatchNorm { epsilon }).offset(1.5).check();
+    case("batch_norm", of, Operation::BatchNorm { epsilon, momentum: None }).offset(1.5).check();
+    case("batch_norm by the batch", of, Operation::BatchNorm { epsilon, momentum: Some(0.1) }).offset(1.5).check();
+    let flat = &[&[5, 3][..], &[3], &[3], &[3], &[3]];
+    case("batch_norm of rows", flat, Operation::BatchNorm { epsilon, momentum: Some(0.1) }).check();
     case("dropout", &[&[3, 4]], Operation::Dropout { rate: 0.5 }).check();
 }
 
@@ -422,4 +452,10 @@ fn integer_operations_equal_known_values() {
     executor.forward(None).unwrap();
     // Both rows have their maximum at 1; 0 > 1 and 1 > 1 are false.
     assert_eq!(executor.value(model.output()), [1.0, 2.0, 3.0, 4.0]);
+    #[cfg(feature = "candle")]
+    {
+        let inputs = [super::tensor::Tensor::F32(vec![1.0, 2.0, 3.0, 4.0])];
+        let point = Point { batch: 2, length: 1 };
+        super::candle::tests::compare(&model, &inputs, &[1.0, 0.0, 0.0, 1.0], point, None, "integers");
+    }
 }

@@ -3,11 +3,10 @@
 use std::error::Error;
 use std::io;
 
+use forward_proxy::ProxyError;
 use rustls::{AlertDescription, CertificateError, InvalidMessage};
 use rustls_pki_types::UnixTime;
 use wire::Timestamp;
-
-use super::proxy_error::ProxyError;
 
 /// Beginning of the standard library's error for a name that does not resolve.
 const NO_ADDRESS: &str = "failed to lookup address information";

@@ -3,13 +3,13 @@
 
 use std::error::Error;
 use std::fmt;
-use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use forward_proxy::{Dialer, ProxyServer, Stream};
 use http::uri::{Authority, Scheme};
 use http::{HeaderValue, Request, Response, Uri, header};
 use http_body_util::Full;
@@ -17,19 +17,15 @@ use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls_platform_verifier::BuilderVerifierExt as _;
-use tokio::net::TcpStream;
 use tower_service::Service;
 
-use super::dial::{Dialer, Hop};
-use super::proxy::ProxyServer;
 use crate::identity::Identity;
 use crate::transport::TransportError;
-use crate::transport::address::authority;
 
 /// For three round trips: TCP, TLS, and one lost packet.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -118,9 +114,8 @@ impl Client {
 }
 
 /// Connects to the server, or to the proxy before it.
-pub(in crate::transport) fn dialer(proxy: Option<&ProxyServer>) -> Result<Dialer, TransportError> {
+fn dialer(proxy: Option<&ProxyServer>) -> Result<Dialer, TransportError> {
     let mut tcp = HttpConnector::new();
-    tcp.enforce_http(false);
     tcp.set_nodelay(true);
     // Is divided among the addresses of the name.
     tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
@@ -129,23 +124,7 @@ pub(in crate::transport) fn dialer(proxy: Option<&ProxyServer>) -> Result<Dialer
     tcp.set_keepalive_retries(Some(KEEPALIVES_LOST));
     #[cfg(any(target_os = "android", target_os = "linux"))]
     tcp.set_tcp_user_timeout(Some(UNACKNOWLEDGED));
-    let Some(proxy) = proxy else { return Ok(Dialer::Direct(tcp)) };
-    Ok(Dialer::Through(proxy.clone(), Hop::new(proxy, tcp, || tls(&Roots::Device, None))?))
-}
-
-impl ProxyServer {
-    /// Opens a tunnel to a coordinator, `https://HOST[:PORT]`, and closes it. For clients of other libraries, whose
-    /// errors omit the proxy's answer.
-    ///
-    /// # Errors
-    /// [`TransportError`] if the tunnel cannot be opened.
-    pub async fn check(&self, server: &str) -> Result<(), TransportError> {
-        let server =
-            format!("https://{}", authority(server)?).parse().map_err(|error| setup("the server's address", error))?;
-        let mut dialer = dialer(Some(self))?;
-        poll_fn(|cx| dialer.poll_ready(cx)).await.map_err(TransportError::unreachable)?;
-        dialer.call(server).await.map(drop).map_err(TransportError::unreachable)
-    }
+    Dialer::new(tcp, proxy).map_err(|error| setup("what this device trusts", error))
 }
 
 fn tls(roots: &Roots, identity: Option<&Identity>) -> Result<ClientConfig, TransportError> {
@@ -209,7 +188,7 @@ impl Error for Failed {
 struct Connector(HttpsConnector<Dialer>);
 
 impl Service<Uri> for Connector {
-    type Response = MaybeHttpsStream<MaybeHttpsStream<TokioIo<TcpStream>>>;
+    type Response = MaybeHttpsStream<Stream>;
     type Error = BoxError;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
 

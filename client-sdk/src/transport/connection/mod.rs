@@ -2,6 +2,3 @@
 
 pub(super) mod advice;
 pub(super) mod client;
-mod dial;
-pub(super) mod proxy;
-mod proxy_error;

@@ -112,6 +112,11 @@ extension Column {
     public init(_ name: String, integers: [Int64]) {
         self.init(name: name, elements: .integers(bytes: integers.withUnsafeBytes { Data($0) }))
     }
+
+    /// The same for an input of truth values, such as a mask.
+    public init(_ name: String, truths: [Bool]) {
+        self.init(name: name, elements: .truths(bytes: Data(truths.map { $0 ? 1 : 0 })))
+    }
 }
 
 extension GraphTargets {

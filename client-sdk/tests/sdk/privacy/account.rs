@@ -18,10 +18,10 @@ use crate::support::private::{derive, terms};
 use crate::support::trainers::Nudge;
 use crate::support::{Coordinator, in_the_clear, sha256, task};
 
-const DDG: &str = "distributed_discrete_gaussian";
+pub(super) const DDG: &str = "distributed_discrete_gaussian";
 
 /// Three devices and a task of so many rounds.
-fn world(terms: &PrivacyTerms, rounds: u32) -> (Hub, Vec<Device>) {
+pub(super) fn world(terms: &PrivacyTerms, rounds: u32) -> (Hub, Vec<Device>) {
     let hub = Hub::new(3, rounds);
     hub.world(|world| {
         world.privacy = Some(terms.clone());
@@ -31,21 +31,21 @@ fn world(terms: &PrivacyTerms, rounds: u32) -> (Hub, Vec<Device>) {
     (hub, devices)
 }
 
-fn spent(device: &Device) -> PrivacySpent {
+pub(super) fn spent(device: &Device) -> PrivacySpent {
     let spent = device.machine.privacy_spent();
     assert_eq!(spent.len(), 1);
     spent[0].clone()
 }
 
 /// Epsilon of this number of releases towards observers who know the members, computed by the coordinator's accounting.
-fn epsilon(terms: &PrivacyTerms, releases: u64) -> f64 {
+pub(super) fn epsilon(terms: &PrivacyTerms, releases: u64) -> f64 {
     let (request, codec) = derive(terms, 5);
     let cost = request.release(&codec).unwrap().without_sampling().cost(Default::default());
     cost.times(releases).at(1e-5, None, Default::default()).cohort_known
 }
 
 /// All continue for a while, not to the end of the task.
-fn go_on(devices: &mut [Device], steps: usize) {
+pub(super) fn go_on(devices: &mut [Device], steps: usize) {
     for _ in 0..steps {
         devices.iter_mut().filter(|device| device.ended.is_none()).for_each(|device| device.step(None));
     }

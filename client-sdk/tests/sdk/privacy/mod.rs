@@ -1,3 +1,4 @@
 //! Privacy: the participant's own ledger.
 
 mod account;
+mod promise;

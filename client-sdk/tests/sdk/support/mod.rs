@@ -21,7 +21,7 @@ use client_sdk::entropy::Secrets;
 use client_sdk::journal::{Journal, MemoryJournal};
 use client_sdk::learning::contribution::scaffold;
 use client_sdk::learning::{
-    ExactSum, Layout, Parameters, QuantizationParams, Residual, TensorSpec, UpdateCodec, checkpoint,
+    ExactSum, Layout, Parameters, QuantizationParams, Residual, TensorSpec, WeightedCodec, checkpoint,
 };
 use client_sdk::participant::machine::Settings;
 use client_sdk::participant::{Builder, snapshot};
@@ -107,6 +107,7 @@ pub(crate) fn model(personal: bool) -> ModelSpec {
         personal: if personal { vec!["head".into()] } else { vec![] },
         graph: None,
         loss: None,
+        batch_norm: None,
         seed: 1,
         initial: None,
     }
@@ -126,7 +127,7 @@ pub(crate) fn sent_and_left(coordinator: &Coordinator, journal: &dyn Journal) ->
     let (parameters, metrics) = (layout.len(), 2);
     let params =
         QuantizationParams { parameters, modulus_bits, clip_range, clip_norm, max_weight, max_cohort, metrics };
-    let codec = UpdateCodec::new(Some(&Compression::TopK { k: 1, error_feedback: true }), &layout, params).unwrap();
+    let codec = WeightedCodec::new(Some(&Compression::TopK { k: 1, error_feedback: true }), &layout, params).unwrap();
     let mut sent = vec![0.0; layout.len()];
     for body in coordinator.world(|world| world.accepted.values().cloned().collect::<Vec<_>>()) {
         assert_eq!(body.len(), codec.upload_bytes());

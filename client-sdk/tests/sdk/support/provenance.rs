@@ -30,6 +30,7 @@ pub(crate) fn record(assignment: &Assignment, key: usize) -> Provenance {
         round: (base.version > 0).then_some(MadeIn { round: base.version, attempt: 1 }),
         roster: None,
         survivors: None,
+        below: Vec::new(),
         updates: None,
         privacy: None,
         published_at: Timestamp(0),

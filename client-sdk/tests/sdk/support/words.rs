@@ -32,6 +32,7 @@ pub(crate) fn assignment(model: ModelSpec, base: ModelRef) -> Assignment {
         cohort: 1,
         deadline_at: Timestamp(0),
         remaining_ms: 600_000,
+        collect_ms: None,
     }
 }
 

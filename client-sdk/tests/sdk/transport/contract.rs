@@ -25,7 +25,7 @@ fn announcement(what: Announcement) -> Request {
 fn upload(bytes: usize) -> Request {
     let body = Bytes::from(vec![0; bytes]);
     let (place, participant, signed) = (place(), participant(), None);
-    Request::Upload(Upload { place, participant, sha256: sha256(&body), body, signed })
+    Request::Upload(Upload { place, participant, sha256: sha256(&body), body, signed, below: None })
 }
 
 fn check_in(wait_ms: u64) -> Request {

@@ -233,8 +233,9 @@ async fn every_request_is_what_the_contract_says() {
         Request::Renew(renewal),
         Request::CheckIn(CheckInRequest { wait_ms: 20_000, ..check_in() }),
     ];
-    let uploads = [None, Some(Bytes::from_static(b"signature"))]
-        .map(|signed| Request::Upload(Upload { place, participant: me, sha256, body: body.clone(), signed }));
+    let uploads = [None, Some(Bytes::from_static(b"signature"))].map(|signed| {
+        Request::Upload(Upload { place, participant: me, sha256, body: body.clone(), signed, below: None })
+    });
     let announcements = Announcement::ALL.map(|what| Request::Announcement { what, place, participant: me, wait });
     let evidence = [Request::Evidence { place, dealer: me }];
     let answers = Answer::ALL.map(|what| Request::Answer { what, place, participant: me, body: body.clone() });
@@ -364,7 +365,8 @@ async fn an_upload_says_what_it_is() {
     .await;
     let place = Attempt { task: task(), round: 4, attempt: 2 };
     let signed = Some(Bytes::from_static(b"signature"));
-    let upload = Upload { place, participant: participant(), sha256: sha256(&body), body: body.clone(), signed };
+    let upload =
+        Upload { place, participant: participant(), sha256: sha256(&body), body: body.clone(), signed, below: None };
     assert_eq!(send!(server, Uploaded, Request::Upload(upload)).unwrap(), receipt);
     let reason = AbandonReason::Conditions;
     let abandonment = Abandonment { place, participant: participant(), reason, refusal: None };

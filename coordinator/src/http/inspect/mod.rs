@@ -42,6 +42,7 @@ pub(super) fn routes(times: Times) -> OpenApiRouter<Arc<App>> {
         .routes(times.short(routes!(compare::compare)))
         .routes(times.short(routes!(presets::list)))
         .routes(times.short(routes!(privacy::show)))
+        .routes(times.short(routes!(privacy::export)))
         .routes(times.short(routes!(privacy::total)))
         .routes(times.poll(routes!(models::list)))
         .routes(times.short(routes!(models::show)))

@@ -1,4 +1,5 @@
-//! `GET /v1/tasks/{task}/privacy`: the ledger, verified row by row first; `GET /v1/privacy`: the total over all ledgers.
+//! `GET /v1/tasks/{task}/privacy`: the ledger, verified row by row first, and `…/export`: the same with a signature; `GET /v1/privacy`: the
+//! total over all ledgers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,7 +7,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use federation::id::TaskId;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use learning::privacy::{Epsilons, Ledger, LedgerRow, NoServerEpsilon};
+use learning::privacy::{Epsilons, Ledger, LedgerError, LedgerRow, NoServerEpsilon, SealedRow};
 use serde::Deserialize;
 use store::StoreError;
 use store::entity::privacy_ledger::PrivacyRow;
@@ -14,6 +15,7 @@ use store::entity::task::{TaskFilter, TaskRow};
 use store::entity::token::TaskScope;
 use utoipa::IntoParams;
 use wire::inspect::{EpsilonView, PrivacyReport, PrivacyTotal, ReleaseView, TaskPrivacy};
+use wire::ledger::{ExportedRow, FORMAT, LedgerExport, SignedLedger};
 use wire::route;
 
 use super::{List, PageQuery};
@@ -29,6 +31,8 @@ use recipe::server::PrivateTask;
 const AHEAD_MAX: u32 = 1_000_000;
 /// Number of tasks read at once.
 const TASKS_AT_ONCE: u32 = 100;
+/// Number of rows of a ledger read at once.
+const ROWS_AT_ONCE: u32 = 1000;
 /// Number of stored ends of ledgers read at once.
 const ENDS_AT_ONCE: usize = 8;
 
@@ -43,12 +47,7 @@ pub(in crate::http) async fn show(
     Query(query): Query<PageQuery>,
 ) -> Result<Json<PrivacyReport>> {
     let (limit, from) = (query.limit()?, query.place::<u64>(List::Releases)?.unwrap_or(0));
-    let model = app.models.of(&task)?;
-    let Some(private) = model.private.clone() else {
-        return Err(Error::NotFound(
-            "the task has no privacy mechanism, so there is no ledger: its models promise nothing".to_owned(),
-        ));
-    };
+    let private = private_of(&app, &task)?;
     let (sealer, row, of) = (&app.sealer, &task, &private);
     let end = &ledger::stored_end(sealer, row.id).await?;
     let (ledger, rows, base) = app
@@ -61,10 +60,7 @@ pub(in crate::http) async fn show(
             })
         })
         .await
-        .map_err(|fault| match fault {
-            LedgerFault::Store(error) => Error::Store(error),
-            untrusted @ (LedgerFault::Ledger(_) | LedgerFault::End(_)) => Error::Conflict(untrusted.to_string()),
-        })?;
+        .map_err(untrusted)?;
     let clip = base.and_then(|base| base.clip).unwrap_or(private.initial_clip());
     let terms = private.terms(clip);
     let next = from + rows.len() as u64;
@@ -82,6 +78,68 @@ pub(in crate::http) async fn show(
         releases: rows.iter().filter_map(|row| release(row, &ledger)).collect(),
         next_cursor: (next < ledger.rows().len() as u64).then(|| List::Releases.cursor(next)),
     }))
+}
+
+/// Get a task's whole privacy ledger, signed by the key of the audit log.
+#[utoipa::path(
+    get, path = route::TASK_PRIVACY_EXPORT, security(("token" = ["viewer"])),
+    responses((status = 200, body = SignedLedger), (status = 409)),
+)]
+pub(in crate::http) async fn export(
+    OfTask { task, .. }: OfTask<Viewer>,
+    State(app): State<Arc<App>>,
+) -> Result<Json<SignedLedger>> {
+    let private = private_of(&app, &task)?;
+    let (sealer, row, of) = (&app.sealer, &task, &private);
+    let end = &ledger::stored_end(sealer, row.id).await?;
+    let (ledger, rows) = app
+        .store
+        .read("export_privacy", |tx| {
+            Box::pin(async move {
+                let ledger = ledger::read(tx, row, of, sealer, end).await?;
+                let mut rows = Vec::new();
+                while rows.len() < ledger.rows().len() {
+                    let page = tx.privacy_rows(row.id, rows.len() as u64, ROWS_AT_ONCE).await?;
+                    if page.is_empty() {
+                        return Err(LedgerError::Head.into());
+                    }
+                    rows.extend(page);
+                }
+                Ok::<_, LedgerFault>((ledger, rows))
+            })
+        })
+        .await
+        .map_err(untrusted)?;
+    let exported = |(row, sealed): (&PrivacyRow, &SealedRow)| {
+        let mut value = serde_json::to_value(&sealed.row).map_err(Error::fault)?;
+        if sealed.row.release.sampled.is_secret() {
+            let release = value["release"].as_object_mut();
+            release.ok_or_else(|| Error::fault("a release is no object"))?.remove("participants");
+        }
+        Ok(ExportedRow { row: value, published: row.published, at: row.created_at })
+    };
+    Ok(Json(app.sealer.sign_ledger(&LedgerExport {
+        format: FORMAT,
+        coordinator: app.sealer.audit_key(),
+        task: task.id,
+        name: task.spec.name.clone(),
+        privacy: task.spec.privacy.clone(),
+        rows: rows.iter().zip(ledger.rows()).map(exported).collect::<Result<_>>()?,
+        signed_at: app.now(),
+        program: format!("tributary {}", listener::version()),
+    })))
+}
+
+fn private_of(app: &App, task: &TaskRow) -> Result<Arc<PrivateTask>> {
+    let missing = "the task has no privacy mechanism, so there is no ledger: its models promise nothing";
+    app.models.of(task)?.private.clone().ok_or_else(|| Error::NotFound(missing.to_owned()))
+}
+
+fn untrusted(fault: LedgerFault) -> Error {
+    match fault {
+        LedgerFault::Store(error) => Error::Store(error),
+        untrusted @ (LedgerFault::Ledger(_) | LedgerFault::End(_)) => Error::Conflict(untrusted.to_string()),
+    }
 }
 
 /// The delta of the total.

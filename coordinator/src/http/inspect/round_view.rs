@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use federation::round::{Round, RoundState};
-use federation::time::Timestamp;
+use federation::time::{self, Timestamp};
 use learning::privacy::SealedRow;
 use secure_agg::params::MILLION;
 use store::entity::noised_sum::SumWork;
@@ -128,7 +128,7 @@ fn view(
         rolled_back_to: summary.made.and_then(|made| made.parent).filter(|parent| *parent != round.base_version),
         opened_at: round.opened_at,
         ended_at: row.ended_at,
-        seconds: row.ended_at.unwrap_or(present.now).since(round.opened_at).as_secs_f64(),
+        seconds: time::seconds(row.ended_at.unwrap_or(present.now).since(round.opened_at)),
     })
 }
 
@@ -195,7 +195,7 @@ fn count(messages: &Stats, kind: MessageKind) -> u32 {
 }
 
 fn work_view(work: SumWork) -> SumWorkView {
-    let seconds = |millis: u64| Duration::from_millis(millis).as_secs_f64();
+    let seconds = |millis: u64| time::seconds(Duration::from_millis(millis));
     SumWorkView {
         coordinator: work.coordinator,
         sum_device: work.sum_device,

@@ -74,12 +74,8 @@ pub(in crate::http) async fn enroll(
         Credential::Request(_) => None,
         Credential::PreIssued(certificate) => Some(shown(certificate, anybody.peer)?),
     };
-    check_labels(&request.labels)?;
-    if request.name.as_deref().is_some_and(|name| !is_name(name)) {
-        return Err(Error::InvalidValue(
-            "name must be 1 to 64 letters, digits, '-', '_' or '.', and not of dots alone".to_owned(),
-        ));
-    }
+    let wishes = (request.name.as_deref(), &request.labels);
+    check_wishes(wishes)?;
     if request.token.len() > TOKEN_MAX_BYTES {
         return Err(UNKNOWN);
     }
@@ -112,52 +108,20 @@ pub(in crate::http) async fn enroll(
         (known, named) => known.or(named).unwrap_or_else(|| ParticipantId(app.random.uuid())),
     };
     let lifetime = app.config.identity.certificate_lifetime();
-    let issued = app.members.issue(credential, participant, lifetime, &app.random, now).await?;
-    let (requested_name, own_labels, issued) = (request.name.as_deref(), &request.labels, &issued);
+    let issued = &app.members.issue(credential, participant, lifetime, &app.random, now).await?;
     let reply = app
         .store
         .transact("enroll", |tx| {
             Box::pin(async move {
                 if let Some(reply) = earlier_reply(tx, secret, key_sha256).await? {
-                    return Ok(reply);
+                    return Ok::<_, Error>(reply);
                 }
-                let token = match tx.take_enrollment_token(secret, now, participant).await? {
-                    TakenToken::Taken(token) => token,
-                    TakenToken::Unknown => return Err(UNKNOWN),
-                    TakenToken::Used(_) => return Err(USED),
-                    TakenToken::Expired => return Err(EXPIRED),
-                };
+                let token = taken(tx.take_enrollment_token(secret, now, participant).await?)?;
                 tx.act_for(Actor::Participant { participant });
-                if let Some(id) = token.participant {
-                    let reply = come_back(tx, id, issued, now).await?;
-                    remember(tx, secret, key_sha256, &reply, now).await?;
-                    return Ok(reply);
-                }
-                if let Some(row) = tx.participant(participant).await? {
-                    return Err(if row.revoked_at.is_some() { REVOKED } else { ENROLLED });
-                }
-                let called = if token.name.is_empty() { requested_name } else { Some(token.name.as_str()) };
-                let name = called.map_or_else(|| participant.to_string(), str::to_owned);
-                if let Some(there) = tx.participant_by_name(&name).await?
-                    && !tx.release_name(&there).await?
-                {
-                    return Err(Error::Conflict(format!("there is a participant called {name:?} already")));
-                }
-                let mut labels = own_labels.clone();
-                labels.extend(token.labels);
-                let row = ParticipantRow {
-                    id: participant,
-                    name: name.clone(),
-                    labels,
-                    enrolled_at: now,
-                    certificate_fingerprint: issued.fingerprint,
-                    previous_fingerprint: None,
-                    certificate_expires_at: issued.expires_at,
-                    revoked_at: None,
-                    last_seen_at: now,
+                let reply = match token.participant {
+                    Some(id) => come_back(tx, id, issued, now).await?,
+                    None => begin(tx, participant, token, wishes, issued, now).await?,
                 };
-                tx.insert_participant(&row).await?;
-                let reply = reply(participant, name, issued.clone());
                 remember(tx, secret, key_sha256, &reply, now).await?;
                 Ok(reply)
             })
@@ -194,6 +158,55 @@ enum TokenUse {
     First(Option<ParticipantId>),
 }
 
+/// The name and the labels that a participant asks for. Those of its token take precedence.
+type Wishes<'a> = (Option<&'a str>, &'a BTreeMap<String, String>);
+
+fn check_wishes((name, labels): Wishes<'_>) -> Result<()> {
+    check_labels(labels)?;
+    if name.is_some_and(|name| !is_name(name)) {
+        return Err(Error::InvalidValue(
+            "name must be 1 to 64 letters, digits, '-', '_' or '.', and not of dots alone".to_owned(),
+        ));
+    }
+    Ok(())
+}
+
+/// Stores a new participant.
+async fn begin(
+    tx: &mut Transaction<'_>,
+    participant: ParticipantId,
+    token: EnrollmentToken,
+    (own_name, own_labels): Wishes<'_>,
+    issued: &Issued,
+    now: Timestamp,
+) -> Result<EnrollReply> {
+    if let Some(row) = tx.participant(participant).await? {
+        return Err(if row.revoked_at.is_some() { REVOKED } else { ENROLLED });
+    }
+    let called = if token.name.is_empty() { own_name } else { Some(token.name.as_str()) };
+    let name = called.map_or_else(|| participant.to_string(), str::to_owned);
+    if let Some(there) = tx.participant_by_name(&name).await?
+        && !tx.release_name(&there).await?
+    {
+        return Err(Error::Conflict(format!("there is a participant called {name:?} already")));
+    }
+    let mut labels = own_labels.clone();
+    labels.extend(token.labels);
+    let row = ParticipantRow {
+        id: participant,
+        name: name.clone(),
+        labels,
+        enrolled_at: now,
+        certificate_fingerprint: issued.fingerprint,
+        previous_fingerprint: None,
+        certificate_expires_at: issued.expires_at,
+        revoked_at: None,
+        last_seen_at: now,
+    };
+    tx.insert_participant(&row).await?;
+    Ok(reply(participant, name, issued.clone()))
+}
+
 /// Replaces the certificate of a returning participant.
 async fn come_back(
     tx: &mut Transaction<'_>,
@@ -228,6 +241,16 @@ fn usable(token: Option<EnrollmentToken>, now: Timestamp) -> Result<EnrollmentTo
         Some(_) => Err(USED),
         None if token.expires_at <= now => Err(EXPIRED),
         None => Ok(token),
+    }
+}
+
+/// The token, if it was taken now.
+fn taken(token: TakenToken) -> Result<EnrollmentToken> {
+    match token {
+        TakenToken::Taken(token) => Ok(token),
+        TakenToken::Unknown => Err(UNKNOWN),
+        TakenToken::Used(_) => Err(USED),
+        TakenToken::Expired => Err(EXPIRED),
     }
 }
 

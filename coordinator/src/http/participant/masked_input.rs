@@ -25,7 +25,7 @@ use store::entity::admitted::Admitted;
 use store::{StoreError, WakeEvent};
 use utoipa::IntoParams;
 use utoipa::openapi::path::{Parameter, ParameterIn};
-use wire::headers::{CONTENT_SHA256, MEDIA_MASKED_INPUT, SIGNED_INPUT};
+use wire::headers::{CONTENT_SHA256, MEDIA_MASKED_INPUT, RECORD_BELOW, SIGNED_INPUT};
 use wire::participant::Receipt;
 use wire::route;
 
@@ -39,6 +39,10 @@ use crate::http::openapi::{Octets, attempt, header};
 use crate::http::reply::problem::{Error, Result};
 use crate::observe::count_dropped;
 
+/// Description of the header [`RECORD_BELOW`].
+pub(super) const RECORD_BELOW_IS: &str =
+    "SHA-256 of the record of the version that the update comes from, 64 hexadecimal digits";
+
 struct Headers;
 
 impl IntoParams for Headers {
@@ -47,6 +51,7 @@ impl IntoParams for Headers {
             attempt(),
             header(CONTENT_SHA256, true, "SHA-256 of the body, 64 hexadecimal digits"),
             header(SIGNED_INPUT, false, "secure aggregation: the signed digest of the body, in base64"),
+            header(RECORD_BELOW, false, RECORD_BELOW_IS),
         ]
     }
 }
@@ -68,6 +73,7 @@ pub(in crate::http) async fn masked_input(
     require_media_type(&headers, MEDIA_MASKED_INPUT)?;
     let attempt = extract::attempt(&headers, task, number)?;
     let sha256: Digest = required(&headers, CONTENT_SHA256, "the body's SHA-256 as 64 hexadecimal digits")?;
+    let below = record_below(&headers)?;
     let announced = content_length(&headers)?;
     let limit = app.config.http.masked_input_max_bytes;
     if announced.is_some_and(|length| length > limit) {
@@ -95,7 +101,7 @@ pub(in crate::http) async fn masked_input(
         return Ok(Json(receipt(&earlier)));
     }
     let signed = signed.map(|signed| signed.encode().into());
-    count(&app, attempt, participant, &permit, signed).await.map(Json)
+    count(&app, attempt, participant, &permit, signed, below).await.map(Json)
 }
 
 /// Admits a stored, validated input.
@@ -105,9 +111,10 @@ pub(super) async fn count(
     participant: ParticipantId,
     permit: &UploadPermit,
     signed: Option<Bytes>,
+    below: Option<Digest>,
 ) -> Result<Receipt> {
     let round = attempt.round_key();
-    let fact = Fact::Input { attempt, participant, sha256: permit.sha256, bytes: permit.bytes, signed };
+    let fact = Fact::Input { attempt, participant, sha256: permit.sha256, bytes: permit.bytes, signed, below };
     match app.inbox.submit(fact).await? {
         FactOutcome::Admitted(admitted) => {
             metrics::counter!("tributary_masked_inputs_total").increment(1);
@@ -118,6 +125,14 @@ pub(super) async fn count(
         FactOutcome::Rejected(rejection) => Err(rejection.into()),
         FactOutcome::Written => Err(Error::fault("an input was written, but not admitted")),
     }
+}
+
+/// The digest of a record below that the participant names with its input, if any.
+pub(super) fn record_below(headers: &HeaderMap) -> Result<Option<Digest>> {
+    if !headers.contains_key(RECORD_BELOW) {
+        return Ok(None);
+    }
+    required(headers, RECORD_BELOW, "the SHA-256 of a record as 64 hexadecimal digits").map(Some)
 }
 
 /// The participant's signed message for this input under secure aggregation, validated by the protocol.

@@ -16,11 +16,13 @@ use secure_agg::upload::PartTree;
 use store::StoreError;
 use utoipa::IntoParams;
 use utoipa::openapi::path::{Parameter, ParameterIn};
-use wire::headers::{MEDIA_MASKED_INPUT, SIGNED_INPUT};
+use wire::headers::{MEDIA_MASKED_INPUT, RECORD_BELOW, SIGNED_INPUT};
 use wire::participant::{UploadManifest, UploadReply};
 use wire::route;
 
-use super::masked_input::{ExactLengthBody, Inspection, check_length, count, receipt, signed_input, turn_away};
+use super::masked_input::{
+    ExactLengthBody, Inspection, RECORD_BELOW_IS, check_length, count, receipt, record_below, signed_input, turn_away,
+};
 use crate::admission::{
     PartPermit, Rejection, UploadPermit, announce, enter, enter_part, forget_parts, may_send, set_whole, store_part,
 };
@@ -39,7 +41,11 @@ struct Headers;
 
 impl IntoParams for Headers {
     fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
-        vec![attempt(), header(SIGNED_INPUT, false, "secure aggregation: the signed root of the parts, in base64")]
+        vec![
+            attempt(),
+            header(SIGNED_INPUT, false, "secure aggregation: the signed root of the parts, in base64"),
+            header(RECORD_BELOW, false, RECORD_BELOW_IS),
+        ]
     }
 }
 
@@ -57,6 +63,7 @@ pub(in crate::http) async fn manifest(
 ) -> Result<Json<UploadReply>> {
     caller.must_be(participant, "a participant sends its own masked input, not another's")?;
     let attempt = extract::attempt(&headers, task, number)?;
+    let below = record_below(&headers)?;
     let tree = tree_of(read_manifest(&app, attempt, participant, &headers, body).await?)?;
     let root = Digest(tree.root());
     let permit = enter(&app.store, &app.models, &app.sessions, attempt, participant, root).await?;
@@ -96,7 +103,8 @@ pub(in crate::http) async fn manifest(
         return Ok(Json(UploadReply::Missing { parts }));
     }
     let signed = signed.map(|signed| signed.encode().into());
-    count(&app, attempt, participant, &permit, signed).await.map(|receipt| Json(UploadReply::Accepted(receipt)))
+    let receipt = count(&app, attempt, participant, &permit, signed, below).await?;
+    Ok(Json(UploadReply::Accepted(receipt)))
 }
 
 /// Reads a manifest from a participant allowed to send an input. Only validation of the parts may take as long as an upload.

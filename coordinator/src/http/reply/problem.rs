@@ -194,6 +194,23 @@ impl From<InboxError> for Error {
     }
 }
 
+fn kind_of_rejection(rejection: &Rejection) -> ProblemType {
+    match rejection {
+        Rejection::NoSuchRound | Rejection::NoSession => ProblemType::NotFound,
+        Rejection::PhaseClosed { .. } => ProblemType::PhaseClosed,
+        Rejection::NotAssigned { .. } => ProblemType::NotAssigned,
+        Rejection::DifferentInput { .. } => ProblemType::DifferentInput,
+        Rejection::WrongLength { .. } => ProblemType::WrongLength,
+        Rejection::TooLarge { .. } => ProblemType::TooLarge,
+        Rejection::DigestMismatch { .. } | Rejection::NotSigned => ProblemType::DigestMismatch,
+        Rejection::CutOff { .. } => ProblemType::MalformedRequest,
+        Rejection::Implausible(_) => ProblemType::InvalidValue,
+        Rejection::DifferentMessage => ProblemType::DifferentMessage,
+        Rejection::Protocol { .. } => ProblemType::SessionRejected,
+        Rejection::PartNotExpected { .. } | Rejection::NotAnnounced { .. } => ProblemType::PartNotExpected,
+    }
+}
+
 /// Result type of handlers.
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -243,22 +260,7 @@ impl Error {
             Self::InvalidTask(_) => ProblemType::InvalidTask,
             Self::Conflict(_) => ProblemType::Conflict,
             Self::TaskStatus(_) => ProblemType::TaskStatus,
-            Self::Rejected(rejection) => match rejection {
-                Rejection::NoSuchRound => ProblemType::NotFound,
-                Rejection::PhaseClosed { .. } => ProblemType::PhaseClosed,
-                Rejection::NotAssigned { .. } => ProblemType::NotAssigned,
-                Rejection::DifferentInput { .. } => ProblemType::DifferentInput,
-                Rejection::WrongLength { .. } => ProblemType::WrongLength,
-                Rejection::TooLarge { .. } => ProblemType::TooLarge,
-                Rejection::DigestMismatch { .. } => ProblemType::DigestMismatch,
-                Rejection::CutOff { .. } => ProblemType::MalformedRequest,
-                Rejection::Implausible(_) => ProblemType::InvalidValue,
-                Rejection::NoSession => ProblemType::NotFound,
-                Rejection::DifferentMessage => ProblemType::DifferentMessage,
-                Rejection::Protocol { .. } => ProblemType::SessionRejected,
-                Rejection::NotSigned => ProblemType::DigestMismatch,
-                Rejection::PartNotExpected { .. } | Rejection::NotAnnounced { .. } => ProblemType::PartNotExpected,
-            },
+            Self::Rejected(rejection) => kind_of_rejection(rejection),
             Self::Range(_) => ProblemType::RangeNotSatisfiable,
             Self::Protocol(_) => ProblemType::UnsupportedProtocol,
             Self::ShuttingDown

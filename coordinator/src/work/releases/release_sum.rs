@@ -105,7 +105,6 @@ async fn release(
     let (noise, charge) = prepare(env, lease, model.private.as_ref(), &situation.task, round, counted).await?;
     #[cfg(feature = "deliberate-faults")]
     let noise = super::spoil::noise(noise, model.private.as_ref());
-
     let (measured, blob) = if noise.has_no_seed() {
         let (drawn, measured) = blocking(move || draw(sum, &masks, noise, participants)).await?;
         let kept = keep_draw(env, lease, round, drawn).await?;
@@ -125,7 +124,6 @@ async fn release(
     env.fail_point.reached("release_sum: before the blob")?;
     let (blob, _) = blob.store(&env.blobs).await?;
     env.fail_point.reached("release_sum: after the blob")?;
-
     let now = env.clock.now();
     let row = NoisedSumRow { attempt: round.key, blob, participants, created_at: now, work: Some(told(env, measured)) };
     let (inputs, row, charge) = (&inputs, &row, charge.as_ref());

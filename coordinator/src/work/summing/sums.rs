@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use aggregation::{Accumulator, AggregationError, Aggregator, Shape};
 use federation::id::{Attempt, Digest};
-use learning::UpdateCodec;
+use learning::WeightedCodec;
 use listener::PoisonFreeMutex;
 use secure_agg::modular::Modulus;
 use secure_agg::packing::packed_len;
@@ -285,7 +285,7 @@ fn groups(mut inputs: &[Admitted]) -> impl Iterator<Item = &[Admitted]> {
 
 /// Adds stored blobs in order. A digest is verified only at the blob's end: after any error the sum is dropped, so that it never continues
 /// with damaged bytes.
-async fn add(mut sum: Sum, expanding: Option<&Arc<UpdateCodec>>, stored: Vec<Stored>) -> Result<Sum, StepError> {
+async fn add(mut sum: Sum, expanding: Option<&Arc<WeightedCodec>>, stored: Vec<Stored>) -> Result<Sum, StepError> {
     let expanding = expanding.cloned();
     blocking(move || {
         for Stored { blob, mut read } in stored {
@@ -303,7 +303,7 @@ async fn add(mut sum: Sum, expanding: Option<&Arc<UpdateCodec>>, stored: Vec<Sto
 /// Adds an upload of a codec without summable uploads: read whole, since it is small, and expanded to words.
 fn add_expanded(
     sum: &mut dyn Accumulator,
-    codec: &UpdateCodec,
+    codec: &WeightedCodec,
     blob: Digest,
     stored: VerifiedRead,
 ) -> Result<(), StepError> {

@@ -3,12 +3,13 @@
 
 use federation::model_version::ModelVersion;
 use serde_json::json;
-use wire::TaskId;
 use wire::audit::AuditKeyView;
+use wire::headers::RECORD_BELOW;
 use wire::inspect::ModelView;
 use wire::problem::ProblemType;
 use wire::provenance::{BaseVersion, MadeIn, Origin, Provenance, SignedProvenance};
 use wire::route;
+use wire::{Digest, TaskId};
 
 use crate::support::{TestCoordinator, Who, input, small_task};
 
@@ -141,4 +142,21 @@ async fn another_key_signs_anew_what_participants_are_given() {
     assert_ne!(after.coordinator, before.coordinator);
     let same = Provenance { coordinator: before.coordinator, signed_at: before.signed_at, ..after };
     assert_eq!(same, before, "all else is as it was");
+}
+
+#[tokio::test]
+async fn a_record_names_the_records_below_in_order_as_they_were_first_sent() {
+    let t = TestCoordinator::start().await;
+    let task = t.create_task(&small_task()).await;
+    let (a, b) = (t.enroll("a").await, t.enroll("b").await);
+    let work = t.assigned(&[a.1.clone(), b.1.clone()]).await.remove(0);
+    // The last one is sent again with another digest.
+    for ((id, who), below) in [(&a, 9), (&b, 7), (&b, 5)] {
+        let mut request = t.upload(&work, *id, &input([1, 2, 3]));
+        request.headers_mut().insert(RECORD_BELOW, Digest([below; 32]).to_string().parse().unwrap());
+        assert_eq!(t.send(who, request).await.status, 200);
+    }
+    t.post(&t.operator, &route::fill(route::TASK_PAUSE, &[&task]), &json!({})).await;
+    t.work().await;
+    assert_eq!(shown(&t, task, 1).await.below, [Digest([7; 32]), Digest([9; 32])]);
 }

@@ -9,7 +9,7 @@ use http::{Method, Request, StatusCode};
 use secure_agg::codec::Message as _;
 use secure_agg::messages::{MaskedInput, Signed};
 use serde_json::json;
-use wire::headers::{ATTEMPT, CONTENT_SHA256, MEDIA_MASKED_INPUT, SIGNED_INPUT};
+use wire::headers::{ATTEMPT, CONTENT_SHA256, MEDIA_MASKED_INPUT, RECORD_BELOW, SIGNED_INPUT};
 use wire::participant::{Assignment, Receipt};
 use wire::problem::ProblemType;
 use wire::{ParticipantId, route};
@@ -211,6 +211,18 @@ async fn headers_that_are_missing_are_named() {
     let path = route::masked_input(s.work.task, 1, s.a.0);
     let request = Request::builder().method(Method::POST).uri(path).body(Body::empty()).unwrap();
     assert_eq!(s.t.send(&s.a.1, request).await.status, StatusCode::METHOD_NOT_ALLOWED);
+    s.nothing_stored().await;
+}
+
+#[tokio::test]
+async fn a_record_below_that_is_no_digest_is_refused() {
+    let s = scene().await;
+    for bad in [String::new(), "ab".repeat(31), "ab".repeat(33), "zz".repeat(32), "ab".repeat(2000)] {
+        let mut request = s.t.upload(&s.work, s.a.0, &input([1, 2, 3]));
+        request.headers_mut().insert(RECORD_BELOW, bad.parse().unwrap());
+        let detail = s.t.send(&s.a.1, request).await.problem(ProblemType::MalformedRequest);
+        assert!(detail.contains(RECORD_BELOW), "{detail}");
+    }
     s.nothing_stored().await;
 }
 

@@ -215,7 +215,7 @@ impl Procedure for KMeans {
     }
 
     fn contribution(&self, state: &KMeansState, table: &Table, out: &mut [i64]) -> Result<(), AnalyticsError> {
-        table.check(self.ranges.len())?;
+        table.check(self.ranges.len(), |_| false)?;
         let width = self.ranges.len();
         let (coordinates, distances) = self.offsets();
         let seeding = state.round < self.seeding_rounds();

@@ -91,7 +91,7 @@ fn a_state_of_another_analysis_is_refused() {
             KMeansSpec { max_rows: 10, columns: vec![column("x", 0.0, 1.0, 1)], clusters, iterations: 1, seed: 0 };
         Analysis::new(AnalyticsSpec::KMeans(spec), 32, 3).unwrap()
     };
-    let columns = vec![StatisticSpec::Category { name: "c".into(), categories: 2 }];
+    let columns = vec![StatisticSpec::Category { name: "c".into(), categories: 2, missing: false }];
     let spec = StatisticsSpec { max_rows: 10, columns, quantile_rounds: 1 };
     let statistics = Analysis::new(AnalyticsSpec::Statistics(spec), 32, 3).unwrap();
     let bytes = kmeans(2).initial().to_bytes().unwrap();

@@ -7,9 +7,23 @@ use super::*;
 fn spec() -> StatisticsSpec {
     let quantiles = vec![0.01, 0.25, 0.5, 0.9];
     let columns = vec![
-        StatisticSpec::Real { name: "a".into(), low: -50.0, high: 150.0, edges: vec![0.0, 10.0, 20.0], quantiles },
-        StatisticSpec::Category { name: "c".into(), categories: 3 },
-        StatisticSpec::Real { name: "tight".into(), low: 0.0, high: 1000.0, edges: vec![], quantiles: vec![0.5] },
+        StatisticSpec::Real {
+            name: "a".into(),
+            low: -50.0,
+            high: 150.0,
+            edges: vec![0.0, 10.0, 20.0],
+            quantiles,
+            missing: false,
+        },
+        StatisticSpec::Category { name: "c".into(), categories: 3, missing: false },
+        StatisticSpec::Real {
+            name: "tight".into(),
+            low: 0.0,
+            high: 1000.0,
+            edges: vec![],
+            quantiles: vec![0.5],
+            missing: false,
+        },
     ];
     StatisticsSpec { max_rows: 2000, columns, quantile_rounds: 5 }
 }
@@ -87,7 +101,8 @@ fn are_right() {
 #[test]
 fn fewer_rounds_know_a_quantile_less_closely() {
     let quantiles = vec![0.5];
-    let columns = vec![StatisticSpec::Real { name: "a".into(), low: 0.0, high: 64.0, edges: vec![], quantiles }];
+    let columns =
+        vec![StatisticSpec::Real { name: "a".into(), low: 0.0, high: 64.0, edges: vec![], quantiles, missing: false }];
     let spec = StatisticsSpec { max_rows: 100, columns, quantile_rounds: 1 };
     let analysis = Analysis::new(AnalyticsSpec::Statistics(spec), 32, 10).unwrap();
     let tables = [Table::new(1, vec![10.2, 11.7, 40.9]).unwrap()];
@@ -98,7 +113,7 @@ fn fewer_rounds_know_a_quantile_less_closely() {
 
 #[test]
 fn only_so_many_rows_of_a_participant_count() {
-    let columns = vec![StatisticSpec::Category { name: "c".into(), categories: 1 }];
+    let columns = vec![StatisticSpec::Category { name: "c".into(), categories: 1, missing: false }];
     let spec = StatisticsSpec { max_rows: 5, columns, quantile_rounds: 1 };
     let analysis = Analysis::new(AnalyticsSpec::Statistics(spec), 16, 10).unwrap();
     let tables = [Table::new(1, vec![0.0; 100]).unwrap(), Table::new(1, vec![0.0; 3]).unwrap()];
@@ -151,4 +166,32 @@ fn a_table_that_does_not_fit_is_refused() {
     let columns = AnalyticsError::Shape { what: "columns", expected: 3, got: 2 };
     assert_eq!(error(Table::new(2, vec![0.0; 4]).unwrap()), columns);
     assert_eq!(error(Table::new(3, vec![]).unwrap()), AnalyticsError::NoRows);
+}
+
+#[test]
+fn empty_cells_are_counted_and_left_out_of_figures() {
+    let counted = |missing| {
+        let (name, quantiles) = ("a".to_owned(), vec![0.5]);
+        let real = StatisticSpec::Real { name, low: 0.0, high: 64.0, edges: vec![8.0], quantiles, missing };
+        let columns = vec![real, StatisticSpec::Category { name: "c".into(), categories: 2, missing }];
+        let spec = StatisticsSpec { max_rows: 100, columns, quantile_rounds: 5 };
+        Analysis::new(AnalyticsSpec::Statistics(spec), 32, 10).unwrap()
+    };
+    let empty = f64::NAN;
+    let tables = [
+        Table::with_holes(2, vec![4.0, 0.0, empty, 1.0, 6.0, empty]).unwrap(),
+        Table::with_holes(2, vec![empty, 9.0, 20.0, empty, empty, 1.0]).unwrap(),
+        Table::with_holes(2, vec![empty, empty]).unwrap(),
+    ];
+    let AnalyticsState::Statistics(state) = run(&counted(true), &tables) else { panic!("statistics") };
+    let [ColumnStatistics::Real { mean, histogram, quantiles, missing, .. }, words] = &state.columns[..] else {
+        panic!("{state:?}")
+    };
+    assert_eq!((state.rows, *missing, histogram[..].to_vec()), (7, 4, vec![2, 1]));
+    assert!((mean.unwrap() - 10.0).abs() < 1e-6 && (quantiles[0].value - 6.0).abs() < 1e-6, "{state:?}");
+    let expected = ColumnStatistics::Category { name: "c".into(), counts: vec![1, 2], other: 1, missing: 3 };
+    assert_eq!(*words, expected);
+    let refused = counted(false);
+    let error = refused.contribution(&refused.initial(), &tables[0]).unwrap_err();
+    assert_eq!(error, AnalyticsError::NotFinite { row: 1, column: 0 });
 }

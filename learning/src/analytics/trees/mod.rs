@@ -278,7 +278,7 @@ impl Procedure for Trees {
     }
 
     fn contribution(&self, state: &TreesState, table: &Table, out: &mut [i64]) -> Result<(), AnalyticsError> {
-        table.check(self.ranges.len())?;
+        table.check(self.ranges.len(), |_| false)?;
         self.spec.check_targets(table)?;
         let sketching = state.round < self.spec.sketch_rounds;
         let mut numbers = RowNumbers::default();

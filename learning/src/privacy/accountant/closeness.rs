@@ -85,6 +85,18 @@ impl CloseCurve {
         self.tau += other.tau;
     }
 
+    /// A bound on either release; `None` under sampling.
+    #[must_use]
+    pub fn max(&self, other: &Self) -> Option<Self> {
+        Some(Self {
+            textbook: self.textbook.max(&other.textbook),
+            gaussians: self.gaussians.max(&other.gaussians)?,
+            coordinates: self.coordinates.max(other.coordinates),
+            sigma_min: self.sigma_min.min(other.sigma_min),
+            tau: self.tau.max(other.tau),
+        })
+    }
+
     /// The same releases `times` times.
     #[must_use]
     pub fn times(&self, times: u64) -> Self {

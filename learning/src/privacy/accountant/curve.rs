@@ -71,6 +71,12 @@ impl RdpCurve {
         self.0.iter_mut().zip(&other.0).for_each(|(sum, value)| *sum += value);
     }
 
+    /// The higher bound at each order: it bounds both releases.
+    #[must_use]
+    pub fn max(&self, other: &Self) -> Self {
+        Self(self.0.iter().zip(&other.0).map(|(&one, &another)| one.max(another)).collect())
+    }
+
     /// The same release `times` times.
     #[must_use]
     pub fn times(&self, times: u64) -> Self {

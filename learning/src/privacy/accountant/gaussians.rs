@@ -56,6 +56,19 @@ impl Gaussians {
         Self(all.filter(|alike| alike.times > 0).collect())
     }
 
+    /// The costlier ones; `None` under sampling, where neither may bound the other.
+    #[must_use]
+    pub fn max(&self, other: &Self) -> Option<Self> {
+        let (own, its) = (self.precision()?, other.precision()?);
+        Some(if own >= its { self.clone() } else { other.clone() })
+    }
+
+    /// Without sampling: the squared inverse of the noise multiplier of one Gaussian that costs the same.
+    fn precision(&self) -> Option<f64> {
+        let precision = |at: &Alike| at.times as f64 / (at.noise_multiplier * at.noise_multiplier);
+        self.0.iter().all(|alike| alike.rate >= 1.0).then(|| self.0.iter().map(precision).sum())
+    }
+
     #[must_use]
     pub fn renyi(&self) -> RdpCurve {
         let mut sum = RdpCurve::zero();
@@ -70,8 +83,8 @@ impl Gaussians {
         static KNOWN: LazyLock<Mutex<BTreeMap<Vec<u64>, Option<f64>>>> = LazyLock::new(Mutex::default);
         /// The cache is cleared beyond this many entries: some megabytes.
         const KNOWN_MAX: usize = 20_000;
-        if self.0.iter().all(|alike| alike.rate >= 1.0) {
-            return self.unsampled(delta);
+        if let Some(precision) = self.precision() {
+            return unsampled(precision, delta);
         }
         let words = self.0.iter().flat_map(|at| [at.rate.to_bits(), at.noise_multiplier.to_bits(), at.times]);
         let key: Vec<u64> = words.chain([delta.to_bits()]).collect();
@@ -86,17 +99,6 @@ impl Gaussians {
         }
         known.insert(key, epsilon);
         epsilon
-    }
-
-    /// Gaussians without sampling compose to a single Gaussian, whose exact epsilon is known.
-    fn unsampled(&self, delta: f64) -> Option<f64> {
-        let precision = |at: &Alike| at.times as f64 / (at.noise_multiplier * at.noise_multiplier);
-        let precision: f64 = self.0.iter().map(precision).sum();
-        if precision == 0.0 {
-            return Some(0.0);
-        }
-        let epsilon = gaussian::epsilon(1.0 / precision.sqrt(), delta) * (1.0 + EXACTNESS);
-        Some(epsilon).filter(|epsilon| epsilon.is_finite())
     }
 
     fn composed(&self, delta: f64) -> Result<f64, PldError> {
@@ -135,6 +137,15 @@ impl Gaussians {
     }
 }
 
+/// Gaussians without sampling compose to a single Gaussian, whose exact epsilon is known.
+fn unsampled(precision: f64, delta: f64) -> Option<f64> {
+    if precision == 0.0 {
+        return Some(0.0);
+    }
+    let epsilon = gaussian::epsilon(1.0 / precision.sqrt(), delta) * (1.0 + EXACTNESS);
+    Some(epsilon).filter(|epsilon| epsilon.is_finite())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,5 +173,8 @@ mod tests {
         assert_eq!(exact, Gaussians::new(1.0, 0.5, 1).epsilon(1e-5).unwrap());
         let nearly = Gaussians::new(1.0 - 1e-12, 2.0, 16).epsilon(1e-5).unwrap();
         assert!(nearly >= exact * (1.0 - 1e-8) && nearly < 1.001 * exact, "{nearly} {exact}");
+        let [one, two] = [Gaussians::new(1.0, 2.0, 1), Gaussians::new(1.0, 2.0, 2)];
+        assert_eq!((one.max(&two), two.max(&one)), (Some(two.clone()), Some(two)));
+        assert_eq!(one.max(&Gaussians::new(0.5, 0.1, 1)), None);
     }
 }

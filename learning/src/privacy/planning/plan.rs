@@ -43,9 +43,10 @@ pub struct PlanRequest {
     /// How many of them may reveal their share to the coordinator.
     pub colluders: u32,
     /// Maximum number of rounds per participant; `None`: all. With a banded matrix it may exceed `rounds`, to allow for later rounds.
+    /// Releases with noise of the cohort cost this many.
     pub participations: Option<u32>,
-    /// With a banded matrix: fewest rounds between two participations of a participant; `None`: as many as `rounds`. Other mechanisms
-    /// ignore it.
+    /// With a banded matrix: fewest rounds between two participations of a participant; `None`: as many as `rounds`. The costs of other
+    /// mechanisms are independent of it.
     pub separation: Option<u32>,
     /// Whether the clipping norm adapts, for which some of the noise is used.
     pub adaptive: bool,
@@ -354,6 +355,7 @@ impl PlanRequest {
             participants: survivors,
             tree_release: tree.then_some(1),
             bands: is_banded.then_some(bands),
+            participations: self.participations.filter(|_| self.mechanism.noised_by() == NoisedBy::Cohort),
         })
     }
 

@@ -56,7 +56,8 @@ pub(in crate::server) async fn follow(
                         | Exit::Device
                         | Exit::Round
                         | Exit::Training
-                        | Exit::Elsewhere => "refused",
+                        | Exit::Elsewhere
+                        | Exit::Idle => "refused",
                     };
                     meters::fetch_failed(&served.name, reason);
                     let name = &served.name;

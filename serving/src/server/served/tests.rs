@@ -63,6 +63,7 @@ impl Test {
                 round: None,
                 roster: None,
                 survivors: None,
+                below: Vec::new(),
                 updates: None,
                 privacy: None,
                 published_at: time,

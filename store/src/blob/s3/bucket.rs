@@ -4,24 +4,20 @@ use std::error::Error;
 use std::fmt;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use bytes::Bytes;
 use federation::id::Digest;
 use federation::time::{Clock, Timestamp};
+use forward_proxy::Proxy;
 use futures_util::{Stream, StreamExt as _, TryStreamExt as _, stream};
+use http::uri::InvalidUri;
 use object_store::aws::{AmazonS3, AmazonS3Builder};
-use object_store::client::{
-    ClientOptions, HttpClient, HttpConnector, HttpError, HttpRequest, HttpRequestBody, HttpResponse, HttpService,
-    ReqwestConnector,
-};
+use object_store::client::{ClientOptions, HttpClient, HttpConnector as _, HttpError, HttpRequestBody};
 use object_store::path::Path;
 use object_store::{BackoffConfig, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt as _, RetryConfig};
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc2822;
 
+use super::client::{Watch, Watched};
 use crate::error::{Result, StoreError};
 
 /// An S3-compatible store of blobs.
@@ -60,7 +56,6 @@ pub(super) const PIECE: u64 = 8 << 20;
 const PIECES_AT_ONCE: usize = 2;
 /// Repetitions of a request that failed for a reason that may pass.
 pub(super) const RETRIES: usize = 4;
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A bucket and the prefix of our keys in it.
 pub(super) struct Bucket {
@@ -86,12 +81,15 @@ impl Bucket {
     pub(super) fn connect(config: &S3Config, clock: Arc<dyn Clock>, retries: usize) -> Result<Self> {
         // The process has one TLS provider; an earlier caller installed the same.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let watch = Arc::new(Watch { told_ms: AtomicI64::new(NEVER) });
-        let connector = Watched(Arc::clone(&watch));
-        let asks = connector.connect(&client_options(config));
-        let client = builder(config, retries)?.with_http_connector(connector).build();
+        let watch = Arc::new(Watch::default());
         let at = config.endpoint.as_deref().unwrap_or("Amazon S3");
         let place = format!("bucket {} at {at}", config.bucket);
+        let endpoint = config.endpoint.as_deref().unwrap_or("https://amazonaws.com").parse();
+        let endpoint = endpoint.map_err(|error: InvalidUri| away(&place, &error.to_string()))?;
+        Proxy::default().towards(&endpoint).map_err(|error| away(&place, &error.to_string()))?;
+        let connector = Watched { watch: Arc::clone(&watch), timeout: config.timeout, plain: is_plain(config) };
+        let asks = connector.connect(&client_options(config));
+        let client = builder(config, retries)?.with_http_connector(connector).build();
         let wrong = |error| away(&place, &told(&error));
         let (client, asks) = (client.map_err(wrong)?, asks.map_err(wrong)?);
         Ok(Self { client, prefix: config.prefix.clone(), place, asks, clock, watch })
@@ -114,10 +112,7 @@ impl Bucket {
     /// Age of an object, by the server's clock: it dated both the object and the server's last answer. Uses the local
     /// clock if the server's answers are undated.
     pub(super) fn age(&self, object: &ObjectMeta) -> Duration {
-        let now = match self.watch.told_ms.load(Ordering::Relaxed) {
-            NEVER => self.clock.now(),
-            told => Timestamp(told),
-        };
+        let now = self.watch.server_time().unwrap_or_else(|| self.clock.now());
         now.since(Timestamp(object.last_modified.timestamp_millis()))
     }
 
@@ -237,6 +232,8 @@ impl Bucket {
             object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. }
         ) {
             "these credentials may not do this: they need to list the bucket, and to read, write and delete its objects"
+        } else if is(&["the proxy http"]) {
+            "it cannot be reached through the proxy"
         } else if is(&["error sending request", "timed out", "connect"]) {
             "it cannot be reached: is blobs.endpoint right, and does the server run?"
         } else {
@@ -280,8 +277,11 @@ fn told(error: &object_store::Error) -> String {
 }
 
 fn client_options(config: &S3Config) -> ClientOptions {
-    let plain = config.endpoint.as_deref().is_some_and(|endpoint| endpoint.starts_with("http://"));
-    ClientOptions::new().with_allow_http(plain).with_connect_timeout(CONNECT_TIMEOUT).with_timeout(config.timeout)
+    ClientOptions::new().with_allow_http(is_plain(config)).with_timeout(config.timeout)
+}
+
+fn is_plain(config: &S3Config) -> bool {
+    config.endpoint.as_deref().is_some_and(|endpoint| endpoint.starts_with("http://"))
 }
 
 fn builder(config: &S3Config, retries: usize) -> Result<AmazonS3Builder> {
@@ -320,57 +320,4 @@ fn with_keys(path: &FilePath) -> Result<AmazonS3Builder> {
         Some(token) => builder.with_token(token),
         None => builder,
     })
-}
-
-/// Records from every response that a request was made, and the server's time.
-struct Watch {
-    /// The server's time of its last answer that was dated, or [`NEVER`].
-    told_ms: AtomicI64,
-}
-
-const NEVER: i64 = i64::MIN;
-
-impl fmt::Debug for Watch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Watch")
-    }
-}
-
-impl Watch {
-    fn note(&self, response: &HttpResponse) {
-        let date = response.headers().get(http::header::DATE).and_then(|date| date.to_str().ok());
-        if let Some(date) = date.and_then(|date| OffsetDateTime::parse(date, &Rfc2822).ok()) {
-            self.told_ms.store(date.unix_timestamp().saturating_mul(1000), Ordering::Relaxed);
-        }
-    }
-}
-
-/// Clients that watch.
-#[derive(Debug)]
-struct Watched(Arc<Watch>);
-
-impl HttpConnector for Watched {
-    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        let inner = ReqwestConnector::default().connect(options)?;
-        Ok(HttpClient::new(WatchedClient { inner, watch: Arc::clone(&self.0) }))
-    }
-}
-
-#[derive(Debug)]
-struct WatchedClient {
-    inner: HttpClient,
-    watch: Arc<Watch>,
-}
-
-#[async_trait]
-impl HttpService for WatchedClient {
-    async fn call(&self, request: HttpRequest) -> std::result::Result<HttpResponse, HttpError> {
-        metrics::counter!("tributary_blob_requests_total", "method" => request.method().to_string()).increment(1);
-        let response = self.inner.execute(request).await;
-        let is_served = response.as_ref().is_ok_and(|response| !response.status().is_server_error());
-        if !is_served {
-            metrics::counter!("tributary_blob_request_failures_total").increment(1);
-        }
-        response.inspect(|response| self.watch.note(response))
-    }
 }

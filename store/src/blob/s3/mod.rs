@@ -5,6 +5,7 @@
 //! right bytes, even after a crash. An equal object is replaced, because that resets its age and repairs it.
 
 mod bucket;
+mod client;
 mod read;
 mod small;
 mod upload;

@@ -7,15 +7,17 @@ use std::sync::Arc;
 use client_sdk::models::{Architecture, GraphModel};
 use client_sdk::train::{GradientCheck, Verified, verified};
 use graph::Loss;
-use graph_import::{Dropout, Imported, Options, import};
+use graph_import::{BatchNorm, Dropout, Imported, Options, import};
 use learning::{Parameters, checkpoint};
 use recipe::digest::sha256;
 
+use self::mode::Mode;
 use self::report::{Step, Trained, Written};
 use self::rows::Rows;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
 
+mod mode;
 mod report;
 mod rows;
 
@@ -48,12 +50,18 @@ pub(crate) struct Import {
     /// Fixed value of a symbolic size, as SYMBOL=SIZE; may be repeated
     #[arg(long, value_name = "SYMBOL=SIZE", value_parser = size)]
     size: Vec<(String, u32)>,
+    /// Value of an input that is a single number, as INPUT=NUMBER; the graph goes without it; may be repeated
+    #[arg(long, value_name = "INPUT=NUMBER", value_parser = value)]
+    value: Vec<(String, f64)>,
     /// Output to train, the first one counts; may be repeated [default: all outputs with the batch as first axis]
     #[arg(long, value_name = "NAME")]
     output: Vec<String>,
     /// Leave dropout out
     #[arg(long)]
     no_dropout: bool,
+    /// How batch normalizations train; the task states the same in model.batch_norm
+    #[arg(long, value_enum, value_name = "MODE", default_value_t = Mode::Frozen)]
+    batch_norm: Mode,
     /// Compute the outputs of the inputs in this NPZ file, and compare them with the outputs in it, both by name
     ///
     /// numpy.savez writes it. An output may deviate by 1e-4 of its largest expected value. The gradient check takes the
@@ -76,6 +84,10 @@ impl Import {
             import(&bytes, &self.options()).map_err(|error| wrong(&error))?;
         let values: Vec<f32> = parameters.iter().flat_map(|tensor| &tensor.values).copied().collect();
         let model = Arc::new(GraphModel::new(graph, loss).map_err(|error| wrong(&error))?);
+        let statistics = model.graph().running_statistics().len();
+        if BatchNorm::from(self.batch_norm) == BatchNorm::Batch && statistics == 0 {
+            return Err(wrong(&"it has no batch normalization with running statistics: leave --batch-norm out"));
+        }
         let layout = Arc::new(Architecture::Graph(Arc::clone(&model)).layout().map_err(|error| wrong(&error))?);
         let parameters = Arc::new(Parameters::new(layout, values).map_err(|error| wrong(&error))?);
         let rows = self.rows.as_deref().map(|file| Rows::read(file, model.graph())).transpose()?;
@@ -94,6 +106,8 @@ impl Import {
             parameters: parameters.values().len() as u64,
             graph_bytes: json.len() as u64,
             graph_sha256: sha256(&json),
+            batch_norm: self.batch_norm,
+            statistics,
             step: Step::of(&model, parameters.values()),
             compared,
             warnings: warnings.iter().map(ToString::to_string).chain(still).collect(),
@@ -110,8 +124,10 @@ impl Import {
             constants: self.constant.clone(),
             length: self.length.clone(),
             sizes: self.size.iter().cloned().collect(),
+            values: self.value.iter().cloned().collect(),
             outputs: self.output.clone(),
             dropout: if self.no_dropout { Dropout::Drop } else { Dropout::Keep },
+            batch_norm: self.batch_norm.into(),
             ..Options::default()
         }
     }
@@ -137,4 +153,11 @@ fn size(text: &str) -> Result<(String, u32), String> {
     let (symbol, size) = text.split_once('=').ok_or("it is written SYMBOL=SIZE")?;
     let size = size.parse().map_err(|_| format!("{size} is no size"))?;
     Ok((symbol.to_owned(), size))
+}
+
+/// Reads INPUT=NUMBER.
+fn value(text: &str) -> Result<(String, f64), String> {
+    let (input, number) = text.split_once('=').ok_or("it is written INPUT=NUMBER")?;
+    let number = number.parse().map_err(|_| format!("{number} is no number"))?;
+    Ok((input.to_owned(), number))
 }

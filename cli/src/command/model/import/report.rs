@@ -9,6 +9,7 @@ use client_sdk::train::{Derivative, training_speed};
 use graph::{Point, cost, infer};
 use wire::Digest;
 
+use super::mode::Mode;
 use super::rows::Compared;
 use crate::output::{Cells, Table, bytes, duration, number};
 
@@ -26,6 +27,10 @@ pub(super) struct Written {
     pub(super) graph_bytes: u64,
     /// Digest of the graph's file, which apps can pin.
     pub(super) graph_sha256: Digest,
+    /// `model.batch_norm` of the task.
+    pub(super) batch_norm: Mode,
+    /// Number of running means and variances among the tensors.
+    pub(super) statistics: usize,
     /// Cost of a training step with the longest sequences; absent if one example exceeds the limits at that length.
     pub(super) step: Option<Step>,
     /// Outputs of the sample rows; absent without `--rows`.
@@ -113,6 +118,12 @@ impl Written {
             }
         }
         lines.extend(self.compared.as_ref().map(Compared::report));
+        lines.extend(self.batch_norm.stated().map(|mode| {
+            format!(
+                "The task needs batch_norm = \"{mode}\" in [model]: {} tensors are running statistics",
+                self.statistics
+            )
+        }));
         lines.push(format!(
             "{}: the graph, {}, sha256 {}\n{}: {} parameters",
             self.graph.display(),

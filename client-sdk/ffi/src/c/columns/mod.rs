@@ -14,11 +14,13 @@ use super::arguments::{array, put_all, text};
 use super::code::TributaryCode;
 use super::job::{TributaryJob, answer};
 use super::model::{TributaryModel, with};
+#[cfg(feature = "models")]
+use crate::columns::truths as converted;
 use crate::error::TributaryError;
 use crate::job::Job;
 use crate::model::Model;
 
-/// An input of a graph, for all examples. One of `floats` and `integers` is NULL.
+/// An input of a graph, for all examples. Two of `floats`, `integers` and `truths` are NULL.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct TributaryColumn {
@@ -28,6 +30,8 @@ pub struct TributaryColumn {
     pub floats: *const f32,
     /// For an input of integers: `count` elements, such as ids from 0 on.
     pub integers: *const i64,
+    /// For an input of truth values: `count` bytes, such as a mask's; 0 is false, 1 is true.
+    pub truths: *const u8,
     /// Number of elements of all examples.
     pub count: usize,
 }
@@ -91,27 +95,47 @@ fn required(examples: *const TributaryExamples) -> Result<TributaryExamples, Tri
     optional(examples, "examples")?.ok_or_else(|| TributaryError::Argument("examples is NULL".to_owned()))
 }
 
-/// The error of two arrays of which one must be NULL.
+/// Elements of a caller's column.
 #[cfg(feature = "models")]
-fn either(what: &str, one: &str, other: &str) -> TributaryError {
-    TributaryError::Argument(format!("{what} must have either {one} or {other}; the other one is NULL"))
+enum Given<'a> {
+    /// Numbers, where they are.
+    Borrowed(Column<'a>),
+    /// Truth values, converted from bytes.
+    Truths(Vec<bool>),
+}
+
+#[cfg(feature = "models")]
+impl Given<'_> {
+    fn column(&self) -> Column<'_> {
+        match self {
+            Self::Borrowed(column) => *column,
+            Self::Truths(values) => Column::Bool(values),
+        }
+    }
 }
 
 /// Name and elements of a caller's column.
 #[cfg(feature = "models")]
-fn column<'a>(column: &TributaryColumn) -> Result<(&'a str, Column<'a>), TributaryError> {
-    let TributaryColumn { name, floats, integers, count } = *column;
+fn column<'a>(column: &TributaryColumn) -> Result<(&'a str, Given<'a>), TributaryError> {
+    let TributaryColumn { name, floats, integers, truths, count } = *column;
     let name = text(name, "a column's name")?;
-    let elements = match (floats.is_null(), integers.is_null()) {
-        (false, true) => Column::F32(array(floats, count, &format!("floats of `{name}`"))?),
-        (true, false) => Column::I64(array(integers, count, &format!("integers of `{name}`"))?),
-        (true, true) | (false, false) => return Err(either(&format!("column `{name}`"), "floats", "integers")),
+    let elements = match (floats.is_null(), integers.is_null(), truths.is_null()) {
+        (false, true, true) => Given::Borrowed(Column::F32(array(floats, count, &format!("floats of `{name}`"))?)),
+        (true, false, true) => Given::Borrowed(Column::I64(array(integers, count, &format!("integers of `{name}`"))?)),
+        (true, true, false) => {
+            let values = converted(array(truths, count, &format!("truths of `{name}`"))?);
+            Given::Truths(values.map_err(|why| TributaryError::Argument(format!("column `{name}`: {why}")))?)
+        }
+        _ => {
+            let why = format!("column `{name}` must have one of floats, integers and truths; the others are NULL");
+            return Err(TributaryError::Argument(why));
+        }
     };
     Ok((name, elements))
 }
 
 #[cfg(feature = "models")]
-fn columns<'a>(examples: &TributaryExamples) -> Result<Vec<(&'a str, Column<'a>)>, TributaryError> {
+fn columns<'a>(examples: &TributaryExamples) -> Result<Vec<(&'a str, Given<'a>)>, TributaryError> {
     array(examples.columns, examples.column_count, "columns")?.iter().map(column).collect()
 }
 
@@ -122,9 +146,13 @@ fn copied(examples: TributaryExamples) -> Result<NamedExamples, TributaryError> 
     let targets = match (classes.is_null(), numbers.is_null()) {
         (false, true) => Targets::Classes(array(classes, target_count, "classes")?.to_vec()),
         (true, false) => Targets::Numbers(array(numbers, target_count, "numbers")?.to_vec()),
-        (true, true) | (false, false) => return Err(either("the examples", "classes", "numbers")),
+        (true, true) | (false, false) => {
+            let why = "the examples must have either classes or numbers; the other one is NULL";
+            return Err(TributaryError::Argument(why.to_owned()));
+        }
     };
-    let inputs = columns(&examples)?.into_iter().map(|(name, column)| (name.to_owned(), Elements::from(column)));
+    let given = columns(&examples)?;
+    let inputs = given.iter().map(|(name, given)| ((*name).to_owned(), Elements::from(given.column())));
     Ok(NamedExamples { inputs: inputs.collect(), targets, count, length })
 }
 
@@ -141,7 +169,9 @@ fn predict(
     size: usize,
     length: *mut usize,
 ) -> Result<TributaryCode, TributaryError> {
-    let found = model.output(&columns(examples)?, examples.examples, examples.length)?;
+    let given = columns(examples)?;
+    let columns: Vec<_> = given.iter().map(|(name, given)| (*name, given.column())).collect();
+    let found = model.output(&columns, examples.examples, examples.length)?;
     put_all(&found.values, output, size, length)
 }
 

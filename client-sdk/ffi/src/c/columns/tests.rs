@@ -9,16 +9,23 @@ use super::super::job::{hand_out, tributary_job_refuse};
 use super::super::model::{hand_out as hand_out_model, tributary_model_free};
 use super::*;
 use crate::columns::tests::{
-    HELD_OUT, LIST, TRAINED, architecture, bits, expected, kinds, numbers, output, targets, trained,
+    HELD_OUT, LIST, TRAINED, architecture, bits, expected, kinds, known, numbers, output, targets, trained,
 };
 use crate::machine::tests::model_after;
 
 fn floats(name: &'static std::ffi::CStr, values: &[f32]) -> TributaryColumn {
-    TributaryColumn { name: name.as_ptr(), floats: values.as_ptr(), integers: null(), count: values.len() }
+    let (name, floats, count) = (name.as_ptr(), values.as_ptr(), values.len());
+    TributaryColumn { name, floats, integers: null(), truths: null(), count }
 }
 
 fn integers(name: &'static std::ffi::CStr, values: &[i64]) -> TributaryColumn {
-    TributaryColumn { name: name.as_ptr(), floats: null(), integers: values.as_ptr(), count: values.len() }
+    let (name, integers, count) = (name.as_ptr(), values.as_ptr(), values.len());
+    TributaryColumn { name, floats: null(), integers, truths: null(), count }
+}
+
+fn truths(name: &'static std::ffi::CStr, values: &[u8]) -> TributaryColumn {
+    let (name, truths, count) = (name.as_ptr(), values.as_ptr(), values.len());
+    TributaryColumn { name, floats: null(), integers: null(), truths, count }
 }
 
 /// Examples with these columns and targets, which live longer.
@@ -37,9 +44,11 @@ fn c_columns_train_the_same_bits_as_rust() {
         let trained = trained(&architecture(loss), |job| {
             let job = hand_out(job).unwrap();
             let (some, kind, targets_of_some) = (numbers(TRAINED), kinds(TRAINED), targets(loss, TRAINED));
-            let columns = [integers(c"kind", &kind), floats(c"numbers", &some)];
+            let (mask, other_mask) = (known(TRAINED), known(HELD_OUT));
+            let columns = [integers(c"kind", &kind), truths(c"known", &mask), floats(c"numbers", &some)];
             let (others, other_kind, other_targets) = (numbers(HELD_OUT), kinds(HELD_OUT), targets(loss, HELD_OUT));
-            let other_columns = [floats(c"numbers", &others), integers(c"kind", &other_kind)];
+            let other_columns =
+                [floats(c"numbers", &others), integers(c"kind", &other_kind), truths(c"known", &other_mask)];
             let (examples, held_out) = (of(&columns, &targets_of_some, 8), of(&other_columns, &other_targets, 3));
             let train = || tributary_job_train_columns(job, &raw const examples, &raw const held_out);
             assert_eq!(train(), TributaryCode::Ok, "{}", last_error());
@@ -60,7 +69,8 @@ fn refused(code: TributaryCode, change: Change<'_>) -> String {
     let left = trained(&architecture("cross_entropy"), |job| {
         let job = hand_out(job).unwrap();
         let (some, kind, classes) = (numbers(TRAINED), kinds(TRAINED), targets("cross_entropy", TRAINED));
-        let mut columns = vec![floats(c"numbers", &some), integers(c"kind", &kind)];
+        let mask = known(TRAINED);
+        let mut columns = vec![floats(c"numbers", &some), integers(c"kind", &kind), truths(c"known", &mask)];
         let rights = columns.clone();
         let right = of(&rights, &classes, 8);
         let mut wrong = right;
@@ -82,8 +92,8 @@ fn refused(code: TributaryCode, change: Change<'_>) -> String {
 
 #[test]
 fn c_columns_that_do_not_fit_are_named() {
-    let (ids, floats) = ([0, 1, 2, 0, 1, 3, 0, 1], [0.5; 8]);
-    let cases: [(Change<'_>, &str); 6] = [
+    let (ids, floats, mask) = ([0, 1, 2, 0, 1, 3, 0, 1], [0.5; 8], [1; 8]);
+    let cases: [(Change<'_>, &str); 8] = [
         (&|columns, _| columns.truncate(1), "`kind`, which is missing"),
         (&|columns, _| columns[1].name = c"x".as_ptr(), "no input `x`"),
         (&|columns, _| columns.push(columns[1]), "the input `kind` once, not twice"),
@@ -91,6 +101,11 @@ fn c_columns_that_do_not_fit_are_named() {
         (
             &|columns, _| (columns[1].integers, columns[1].floats) = (null(), floats.as_ptr()),
             "1 integers an example as its input `kind`; 8 examples with 8 floats",
+        ),
+        (&|columns, _| columns.truncate(2), "`known`, which is missing"),
+        (
+            &|columns, _| (columns[1].integers, columns[1].truths) = (null(), mask.as_ptr()),
+            "1 integers an example as its input `kind`; 8 examples with 8 truth values",
         ),
         (
             &|columns, _| columns[1].integers = ids.as_ptr(),
@@ -123,11 +138,19 @@ fn c_targets_that_do_not_fit_are_named() {
 
 #[test]
 fn c_pointers_that_are_wrong_are_refused() {
-    let floats = [0.5; 8];
-    let cases: [(Change<'_>, &str); 8] = [
+    let (floats, mask) = ([0.5; 8], [0, 1, 1, 2, 1, 1, 1, 1]);
+    let cases: [(Change<'_>, &str); 10] = [
         (&|columns, _| columns[0].name = null(), "a column's name is NULL"),
-        (&|columns, _| columns[0].floats = null(), "column `numbers` must have either floats or integers"),
-        (&|columns, _| columns[1].floats = floats.as_ptr(), "column `kind` must have either floats or integers"),
+        (&|columns, _| columns[0].floats = null(), "column `numbers` must have one of floats, integers and truths"),
+        (
+            &|columns, _| columns[1].floats = floats.as_ptr(),
+            "column `kind` must have one of floats, integers and truths",
+        ),
+        (&|columns, _| columns[1].truths = mask.as_ptr(), "column `kind` must have one of floats, integers and truths"),
+        (
+            &|columns, _| columns[2].truths = mask.as_ptr(),
+            "column `known`: byte 3 of its truth values is 2; 0 is false, and 1 is true",
+        ),
         (&|columns, _| columns[0].count = usize::MAX, "floats of `numbers` cannot have"),
         (
             &|columns, _| columns[1].integers = columns[1].integers.wrapping_byte_add(1),
@@ -158,15 +181,16 @@ fn c_model_predicts_columns_by_name() {
     let model = model_after(&architecture, |job| {
         let job = hand_out(job).unwrap();
         let (numbers, kind, targets) = (numbers(TRAINED), kinds(TRAINED), targets("mse", TRAINED));
-        let columns = [integers(c"kind", &kind), floats(c"numbers", &numbers)];
+        let mask = known(TRAINED);
+        let columns = [integers(c"kind", &kind), truths(c"known", &mask), floats(c"numbers", &numbers)];
         let examples = of(&columns, &targets, 8);
         assert_eq!(tributary_job_train_columns(job, &raw const examples, null()), TributaryCode::Ok);
         Ok(())
     });
     let mut handle = TributaryModel { id: 0 };
     assert_eq!(hand_out_model(Some(model), &raw mut handle), Ok(TributaryCode::Ok));
-    let (numbers, kind) = (numbers(HELD_OUT), kinds(HELD_OUT));
-    let columns = [integers(c"kind", &kind), floats(c"numbers", &numbers)];
+    let (numbers, kind, mask) = (numbers(HELD_OUT), kinds(HELD_OUT), known(HELD_OUT));
+    let columns = [integers(c"kind", &kind), floats(c"numbers", &numbers), truths(c"known", &mask)];
     let mut examples = of(&columns, &Targets::Classes(Vec::new()), 3);
     (examples.classes, examples.target_count) = (null(), 0);
     let (mut found, mut length) = ([0.0; 9], 0);

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use wire::participant::Counted;
 use zeroize::Zeroizing;
 
-use super::{CONTROL, decode, encode};
+use super::{CONTROL, bytes_of, decode, encode};
 use crate::journal::JournalError;
 
 const NAME: &str = "control";
@@ -40,14 +40,9 @@ impl ControlRecord {
         latest: Counted,
         values: &[f32],
     ) -> Result<Zeroizing<Vec<u8>>, JournalError> {
-        let bytes = |values: &[f32]| -> Zeroizing<Vec<u8>> {
-            let mut bytes = Zeroizing::new(Vec::with_capacity(4 * values.len()));
-            values.iter().for_each(|value| bytes.extend_from_slice(&value.to_le_bytes()));
-            bytes
-        };
-        let before = bytes(counted.map_or(&[][..], |control| &control.values));
+        let before = bytes_of(counted.map_or(&[][..], |control| &control.values));
         let header = Header { counted: counted.map(|control| control.of), latest, parameters: values.len() };
-        encode(NAME, CONTROL, &header, &[&before, &bytes(values)])
+        encode(NAME, CONTROL, &header, &[&before, &bytes_of(values)])
     }
 
     /// `parameters` is the model's number of parameters.
@@ -57,12 +52,8 @@ impl ControlRecord {
             let detail = format!("it has {} values where the model has {parameters}", header.parameters);
             return Err(JournalError::corrupt(NAME, detail));
         }
-        let mut take = |of: Counted| -> Result<Control, JournalError> {
-            let bytes = parts.take(4 * parameters)?.as_chunks::<4>().0;
-            let mut values = Zeroizing::new(Vec::with_capacity(parameters));
-            values.extend(bytes.iter().map(|bytes| f32::from_le_bytes(*bytes)));
-            Ok(Control { of, values })
-        };
+        let mut take =
+            |of: Counted| -> Result<Control, JournalError> { Ok(Control { of, values: parts.numbers(parameters)? }) };
         let counted = header.counted.map(&mut take).transpose()?;
         let latest = take(header.latest)?;
         parts.end()?;

@@ -10,9 +10,8 @@ use serde::{Deserialize, Serialize};
 use wire::Digest;
 use zeroize::Zeroizing;
 
-use super::{BEHIND, MODELS, PLAIN, decode, encode, encode_before_body};
+use super::{BEHIND, decode, encode_before_body};
 use crate::journal::JournalError;
-use crate::participant::model::kept_models::KeptModels;
 use recipe::digest::sha256;
 
 const NAME: &str = "model";
@@ -73,28 +72,6 @@ fn read(file: &[u8]) -> Result<Parameters, CheckpointError> {
     let found = checkpoint::read_layout(file)?;
     let own = found.tensors().iter().filter(|tensor| !tensor.name.starts_with(scaffold::CONTROL)).cloned().collect();
     scaffold::read_model(file, &Arc::new(Layout::new(own)?))
-}
-
-#[derive(Serialize, Deserialize)]
-struct ListHeader {
-    /// Length of the following JSON, which may be longer than a header.
-    bytes: usize,
-}
-
-impl KeptModels {
-    pub(in crate::participant) fn encode(&self) -> Result<Zeroizing<Vec<u8>>, JournalError> {
-        let text = serde_json::to_vec(self).map_err(|error| JournalError::corrupt(MODELS, error))?;
-        encode(MODELS, PLAIN, &ListHeader { bytes: text.len() }, &[&text])
-    }
-
-    /// Restores the record; without one the list is empty.
-    pub(crate) fn restore(record: Option<&[u8]>) -> Result<Self, JournalError> {
-        let Some(record) = record else { return Ok(Self::default()) };
-        let (ListHeader { bytes }, mut parts) = decode(MODELS, record)?;
-        let text = parts.take(bytes)?;
-        parts.end()?;
-        serde_json::from_slice(text).map_err(|error| JournalError::corrupt(MODELS, error))
-    }
 }
 
 #[cfg(test)]

@@ -48,6 +48,8 @@ pub(in crate::participant) struct Pending {
     pub(in crate::participant) local_state: LocalState,
     /// Under secure aggregation: the session whose masks are on the body.
     pub(in crate::participant) session: Option<Session>,
+    /// The record of another coordinator's version that the update comes from.
+    pub(in crate::participant) below: Option<Digest>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -85,6 +87,8 @@ enum State {
         place: Attempt,
         sha256: Digest,
         body_bytes: usize,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        below: Option<Digest>,
         #[serde(flatten)]
         local_state: Lengths,
     },
@@ -109,6 +113,8 @@ enum State {
 struct Upload {
     sha256: Digest,
     body_bytes: usize,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    below: Option<Digest>,
 }
 
 impl RoundRecord {
@@ -116,11 +122,11 @@ impl RoundRecord {
         let (Header { state, released, charges }, mut parts) = decode(ROUND, record)?;
         let state = match state {
             State::Done { place, given_up } => RoundState::Done { place, given_up },
-            State::Pending { place, sha256, body_bytes, local_state } => {
+            State::Pending { place, sha256, body_bytes, below, local_state } => {
                 let body = Bytes::copy_from_slice(parts.body(body_bytes)?);
                 let tree = parts.tree.take();
                 let local_state = LocalState::read(&mut parts, local_state)?;
-                RoundState::Pending(Pending { place, sha256, body, parts: tree, local_state, session: None })
+                RoundState::Pending(Pending { place, sha256, body, parts: tree, local_state, session: None, below })
             }
             State::Session { place, terms, model, members, snapshot_bytes, upload, local_state } => {
                 let session = Session { place, terms, model, members, snapshot: parts.secret(snapshot_bytes)? };
@@ -130,9 +136,9 @@ impl RoundRecord {
                 let tree = parts.tree.take();
                 let local_state = LocalState::read(&mut parts, local_state)?;
                 match (upload, body) {
-                    (Some(Upload { sha256, .. }), Some(body)) => {
+                    (Some(Upload { sha256, below, .. }), Some(body)) => {
                         let session = Some(session);
-                        RoundState::Pending(Pending { place, sha256, body, parts: tree, local_state, session })
+                        RoundState::Pending(Pending { place, sha256, body, parts: tree, local_state, session, below })
                     }
                     _ => RoundState::Session { session, local_state },
                 }
@@ -159,12 +165,18 @@ impl Pending {
         &self,
         counters: RoundCounters<'_>,
     ) -> Result<Zeroizing<Vec<u8>>, JournalError> {
-        let Self { place, sha256, body, parts, local_state, session } = self;
+        let Self { place, sha256, body, parts, local_state, session, below } = self;
         let version = if parts.is_some() { PARTS } else { BEHIND };
         let body_bytes = body.len();
         let state = match session {
-            Some(session) => session_state(session, Some(Upload { sha256: *sha256, body_bytes }), local_state),
-            None => State::Pending { place: *place, sha256: *sha256, body_bytes, local_state: local_state.lengths() },
+            Some(session) => {
+                let upload = Upload { sha256: *sha256, body_bytes, below: *below };
+                session_state(session, Some(upload), local_state)
+            }
+            None => {
+                let local_state = local_state.lengths();
+                State::Pending { place: *place, sha256: *sha256, body_bytes, below: *below, local_state }
+            }
         };
         let snapshot = session.as_ref().map_or(&[][..], |session| &session.snapshot);
         let [personal, residual, own] = local_state.parts();
@@ -228,7 +240,15 @@ mod tests {
     fn pending() -> Pending {
         let body = Bytes::from_static(b"masked input");
         let local_state = LocalState { personal: Some(Zeroizing::new(b"stays".to_vec())), ..LocalState::NOTHING };
-        Pending { place: place(), sha256: sha256(&body), body, parts: None, local_state, session: None }
+        Pending {
+            place: place(),
+            sha256: sha256(&body),
+            body,
+            parts: None,
+            local_state,
+            session: None,
+            below: Some(Digest([6; 32])),
+        }
     }
 
     #[test]
@@ -240,6 +260,7 @@ mod tests {
         assert_eq!((back.place, &back.body[..]), (place(), &b"masked input"[..]));
         assert_eq!(back.local_state.personal.unwrap().as_slice(), b"stays");
         assert!(back.local_state.residual.is_none());
+        assert_eq!(back.below, Some(Digest([6; 32])), "it is sent again");
         assert_eq!((&record.released[..], record.charges), (&released[..], 7));
     }
 

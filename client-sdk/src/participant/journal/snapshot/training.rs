@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use wire::{Attempt, Digest};
 use zeroize::Zeroizing;
 
-use super::{PLAIN, Parts, TRAINING, decode, encode};
+use super::{PLAIN, Parts, TRAINING, bytes_of, decode, encode};
 use crate::journal::JournalError;
 
 /// The training that a checkpoint is of.
@@ -72,7 +72,7 @@ impl TrainingRecord {
     ) -> Result<Zeroizing<Vec<u8>>, JournalError> {
         let values = calls.iter().map(|call| match call {
             Call::Evaluated(_) => Zeroizing::default(),
-            Call::Trained { values, .. } => bytes(values),
+            Call::Trained { values, .. } => bytes_of(values),
         });
         let values: Vec<_> = values.collect();
         let calls = calls.iter().map(|call| match call {
@@ -103,19 +103,9 @@ impl TrainingRecord {
     }
 }
 
-fn bytes(values: &[f32]) -> Zeroizing<Vec<u8>> {
-    let mut bytes = Zeroizing::new(Vec::with_capacity(4 * values.len()));
-    values.iter().for_each(|value| bytes.extend_from_slice(&value.to_le_bytes()));
-    bytes
-}
-
 fn read(CallHeader { metrics, trained }: CallHeader, parts: &mut Parts<'_>) -> Result<Call, JournalError> {
     let Some((values, examples)) = trained else { return Ok(Call::Evaluated(metrics)) };
-    let bytes = values.checked_mul(4).ok_or_else(|| JournalError::corrupt(TRAINING, "it is cut off"))?;
-    let bytes = parts.take(bytes)?.as_chunks::<4>().0;
-    let mut values = Zeroizing::new(Vec::with_capacity(bytes.len()));
-    values.extend(bytes.iter().map(|bytes| f32::from_le_bytes(*bytes)));
-    Ok(Call::Trained { values, examples, metrics })
+    Ok(Call::Trained { values: parts.numbers(values)?, examples, metrics })
 }
 
 /// The record without a training.

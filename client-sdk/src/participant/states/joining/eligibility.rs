@@ -2,8 +2,9 @@
 //! on the device.
 
 use graph::Graph;
+use task_spec::TableSpec;
 use wire::participant::{Finding, MAX_FINDINGS, Question};
-use wire::{Attributes, EXAMPLES, GRAPH_VERSION, TaskId};
+use wire::{Attributes, EXAMPLES, GRAPH_VERSION, TABLE_VERSION, TaskId};
 
 use crate::clock::Now;
 use crate::participant::api::event::Event;
@@ -63,8 +64,9 @@ impl Core {
         #[expect(clippy::cast_precision_loss, reason = "compared with a limit")]
         let examples = self.examples as f64;
         // Without the ready models, the SDK has no executor for graphs.
-        let graphs = if cfg!(feature = "models") { Graph::VERSION } else { 0 };
-        let built_in = [(EXAMPLES, examples), (GRAPH_VERSION, f64::from(graphs))];
+        let graphs = if cfg!(feature = "models") { Graph::LATEST } else { 0 };
+        let built_in =
+            [(EXAMPLES, examples), (GRAPH_VERSION, f64::from(graphs)), (TABLE_VERSION, f64::from(TableSpec::LATEST))];
         question.criteria.iter().all(|criterion| {
             let built_in = built_in.iter().find(|(name, _)| *name == criterion.attribute);
             match built_in.filter(|(name, _)| !self.attributes.contains_key(*name)) {

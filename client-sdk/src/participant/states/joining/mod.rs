@@ -6,5 +6,6 @@ mod enroll;
 mod invited;
 pub(super) mod join;
 mod join_batch;
+pub(in crate::participant) mod origin;
 pub(in crate::participant) mod renew;
-pub(in crate::participant) mod replaced;
+mod replaced;

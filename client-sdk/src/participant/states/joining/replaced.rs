@@ -15,7 +15,7 @@ use crate::participant::states::core::Core;
 use crate::participant::states::state::{Enroll, State};
 
 /// Whether the certificate of this identity was signed by an authority outside `members`.
-pub(in crate::participant) fn is_of_another_authority(identity: &Identity, members: &Issuers) -> bool {
+pub(super) fn is_of_another_authority(identity: &Identity, members: &Issuers) -> bool {
     matches!(identity::holder(&identity.certified.certificate_pem, members), Err(CertificateError::Issuer))
 }
 

@@ -58,27 +58,20 @@ impl AwaitDelivery {
         result: Result<Option<Bytes>, TransportError>,
         now: Now,
     ) -> State {
-        let Self { plan, deadline, received, session, step } = self;
-        let DeliveryStep::Delivery(poll) = step else {
-            return State::AwaitDelivery(Self { plan, deadline, received, session, step });
-        };
-        let place = plan.place;
+        let DeliveryStep::Delivery(poll) = self.step else { return State::AwaitDelivery(self) };
+        let place = self.plan.place;
         let delivery = match poll.receive(core, result, now) {
             Reply::Answered(delivery) => delivery,
-            Reply::Again(poll) => {
-                return State::AwaitDelivery(Self {
-                    plan,
-                    deadline,
-                    received,
-                    session,
-                    step: DeliveryStep::Delivery(poll),
-                });
-            }
+            Reply::Again(poll) => return State::AwaitDelivery(Self { step: DeliveryStep::Delivery(poll), ..self }),
             Reply::Failed(error) => return core.exchange_failed(place, error, None),
         };
+        let Self { plan, deadline, received, session, .. } = self;
         match receive(&session, &delivery) {
             Ok(Received::Ready(masking)) => {
                 core.events.push(Event::Delivered { place, dealers: masking.dealers().len() });
+                // Collection began when the last shares came, at the latest now.
+                let collect = plan.assignment.collect_ms.map(|ms| core.deadline(Duration::from_millis(ms), now));
+                let deadline = collect.map_or(deadline, |collect| deadline.min(collect));
                 LoadLocal::enter(core, plan, deadline, (received, Some((session, masking))), now)
             }
             Ok(Received::Challenge(challenge)) => {

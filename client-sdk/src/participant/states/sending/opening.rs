@@ -61,8 +61,8 @@ impl Opening {
         result: Result<Option<Bytes>, TransportError>,
         now: Now,
     ) -> State {
-        let Self { phase, session, local_state, step } = self;
-        let Exchange::Poll(poll) = step else { return State::Opening(Self { phase, session, local_state, step }) };
+        let Exchange::Poll(poll) = self.step else { return State::Opening(self) };
+        let Self { phase, session, local_state, .. } = self;
         let place = session.place;
         let message = match poll.receive(core, result, now) {
             Reply::Answered(message) => message,
@@ -101,8 +101,8 @@ impl Opening {
         result: Result<(), TransportError>,
         now: Now,
     ) -> State {
-        let Self { phase, session, local_state, step } = self;
-        let Exchange::Upload(upload) = step else { return State::Opening(Self { phase, session, local_state, step }) };
+        let Exchange::Upload(upload) = self.step else { return State::Opening(self) };
+        let Self { phase, session, local_state, .. } = self;
         match (upload.receive(core, result, now), phase) {
             (Reply::Answered(()), OpeningPhase::Confirm) => {
                 State::Opening(Self::new(OpeningPhase::Unmask, session, local_state))

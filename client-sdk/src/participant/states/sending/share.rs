@@ -60,14 +60,14 @@ impl Share {
         result: Result<Option<Bytes>, TransportError>,
         now: Now,
     ) -> State {
-        let Self { plan, deadline, session, step } = self;
-        let Exchange::Poll(poll) = step else { return State::Share(Self { plan, deadline, session, step }) };
+        let Exchange::Poll(poll) = self.step else { return State::Share(self) };
+        let place = self.plan.place;
         let roster = match poll.receive(core, result, now) {
             Reply::Answered(roster) => roster,
-            Reply::Again(poll) => return State::Share(Self { plan, deadline, session, step: Exchange::Poll(poll) }),
-            Reply::Failed(error) => return core.exchange_failed(plan.place, error, None),
+            Reply::Again(poll) => return State::Share(Self { step: Exchange::Poll(poll), ..self }),
+            Reply::Failed(error) => return core.exchange_failed(place, error, None),
         };
-        let place = plan.place;
+        let Self { plan, deadline, session, .. } = self;
         match deal(core, session, &roster, plan.assignment.base.sha256, now) {
             Ok((session, shares)) => {
                 core.events.push(Event::Shared { place, participants: session.members.len() });
@@ -85,8 +85,8 @@ impl Share {
         result: Result<(), TransportError>,
         now: Now,
     ) -> State {
-        let Self { plan, deadline, session, step } = self;
-        let Exchange::Upload(upload) = step else { return State::Share(Self { plan, deadline, session, step }) };
+        let Exchange::Upload(upload) = self.step else { return State::Share(self) };
+        let Self { plan, deadline, session, .. } = self;
         match upload.receive(core, result, now) {
             // Others may still be dealing.
             Reply::Answered(()) if plan.wanted().is_some() => {

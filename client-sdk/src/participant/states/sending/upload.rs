@@ -46,12 +46,14 @@ impl Sending {
         if let Some(wait) = self.attempts.wait(now) {
             return wait;
         }
-        let Pending { place, sha256, ref body, ref parts, .. } = self.pending;
+        let Pending { place, sha256, ref body, ref parts, below, .. } = self.pending;
         let (body, signed) = (body.clone(), self.signed.clone());
         let next = self.missing.as_ref().and_then(|missing| missing.front().copied());
         core.send(|participant| match (parts, next) {
-            (None, _) => Request::Upload(Upload { place, participant, sha256, body, signed }),
-            (Some(tree), None) => Request::Manifest(Manifest { place, participant, tree: Arc::clone(tree), signed }),
+            (None, _) => Request::Upload(Upload { place, participant, sha256, body, signed, below }),
+            (Some(tree), None) => {
+                Request::Manifest(Manifest { place, participant, tree: Arc::clone(tree), signed, below })
+            }
             (Some(_), Some(number)) => {
                 let body = body.slice(part_range(body.len(), number));
                 Request::Part(Part { place, participant, number, body })
@@ -202,7 +204,7 @@ mod tests {
         let (sha256, local_state) = (Digest(tree.name()), LocalState::NOTHING);
         let place = Attempt { task: "00000000-0000-0000-0000-000000000001".parse().unwrap(), round: 3, attempt: 1 };
         let parts = Some(Arc::new(tree));
-        let pending = Pending { place, sha256, body: body.clone(), parts, local_state, session: None };
+        let pending = Pending { place, sha256, body: body.clone(), parts, local_state, session: None, below: None };
         let before = pending.encode(RoundCounters { released: &[], charges: 0 }).unwrap();
         let saved = Saved {
             identity: Some(identity.encode().unwrap()),

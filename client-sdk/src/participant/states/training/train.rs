@@ -6,7 +6,7 @@ use bytes::Bytes;
 use learning::{Clipping, MetricValue};
 use task_spec::TRAINING_LOSS;
 use wire::participant::{AbandonReason, Assignment, Counted, LossReport, RefusalCode};
-use wire::{Attempt, CoarseLoss, TaskId};
+use wire::{Attempt, CoarseLoss, Digest, TaskId};
 use zeroize::Zeroizing;
 
 use super::charge::ChargeError;
@@ -55,53 +55,53 @@ impl Train {
             core.refused_in_a_row = 0;
             core.refused_tasks.forget(place.task);
         }
-        let Contribution { output, personal, own, evaluated, trained, examples, clipping } = match result {
-            Ok(contribution) => contribution,
+        match result {
+            Ok(contribution) => {
+                let then = self.contribute(core, contribution);
+                then.unwrap_or_else(|error| State::Finished(Err(error.into())))
+            }
             Err(WorkError::Paused) if self.work.has_state() => {
                 if core.readiness != Readiness::Ready {
                     core.events.push(Event::Paused { place });
                 }
-                return State::Train(self);
+                State::Train(self)
             }
             // It had its time to save the state for resuming; the conditions may hold again by now.
             Err(WorkError::Paused) if core.readiness != Readiness::Ready || self.work.ran_out() => {
                 let then = core.give_up(place, AbandonReason::Conditions, None);
-                return core.without_checkpoint(Some(&self.work), then);
+                core.without_checkpoint(Some(&self.work), then)
             }
             Err(error) => {
                 let then = failed(core, &self.plan, &error);
-                return core.without_checkpoint(Some(&self.work), then);
+                core.without_checkpoint(Some(&self.work), then)
             }
-        };
-        let no_checkpoint = match core.no_checkpoint(Some(&self.work)) {
-            Ok(record) => record,
-            Err(error) => return State::Finished(Err(error.into())),
-        };
-        let local_state = match self.local_state(personal.as_ref(), own.as_ref()) {
-            Ok(local_state) => local_state,
-            Err(error) => return State::Finished(Err(error.into())),
-        };
-        let scores = match core.scores_record(&self.plan, &evaluated, &trained) {
-            Ok(scores) => scores,
-            Err(error) => return State::Finished(Err(error.into())),
-        };
+        }
+    }
+
+    /// Persists the result of a training.
+    fn contribute(self, core: &mut Core, contribution: Contribution) -> Result<State, JournalError> {
+        let place = self.plan.place;
+        let Contribution { output, personal, own, evaluated, trained, examples, clipping, below } = contribution;
+        let no_checkpoint = core.no_checkpoint(Some(&self.work))?;
+        let local_state = self.local_state(personal.as_ref(), own.as_ref())?;
+        let scores = core.scores_record(&self.plan, &evaluated, &trained)?;
         let input = match output {
-            WorkOutput::MaskedInput(input) => input,
+            WorkOutput::MaskedInput(input) => *input,
             WorkOutput::Update(update) => {
                 core.events.push(Event::Evaluated { place, metrics: evaluated });
                 core.events.push(Event::Trained { place, metrics: trained, examples });
                 told_with(core, place, clipping);
-                return train_ahead::keep(core, &self.plan, *update, local_state, scores, no_checkpoint);
+                return Ok(train_ahead::keep(core, &self.plan, *update, local_state, scores, no_checkpoint));
             }
         };
         if self.session.is_some() && input.signed.is_none() {
-            return failed(core, &self.plan, &WorkError::NotMasked);
+            return Ok(failed(core, &self.plan, &WorkError::NotMasked));
         }
         // Before the update is written, let alone sent: from here on it is charged.
         let charged = match core.charge(&self.plan) {
             Ok(charged) => charged,
-            Err(ChargeError::Refused(error)) => return core.refuse(place, &error, None),
-            Err(ChargeError::Journal(error)) => return State::Finished(Err(error.into())),
+            Err(ChargeError::Refused(error)) => return Ok(core.refuse(place, &error, None)),
+            Err(ChargeError::Journal(error)) => return Err(error),
         };
         // Epsilon does not cover a loss, so private tasks do not get it.
         let asks = self.plan.assignment.report_loss && self.plan.assignment.privacy.is_none();
@@ -114,24 +114,20 @@ impl Train {
             core.events.push(Event::Trained { place, metrics: trained, examples });
             told_with(core, place, clipping);
         }
-        let kept = match self.control(&input) {
-            Ok(kept) => kept,
-            Err(error) => return State::Finished(Err(error.into())),
-        };
+        let kept = self.control(&input)?;
         // An update that was trained ahead is forgotten before an input made of it can be sent.
         let own_first = self.plan.wanted().map(|_| core.ahead.local_copies()).unwrap_or_default();
-        let (let_go, local_state) = match self.plan.wanted().map(|_| core.ahead.let_go()).transpose() {
-            Ok(Some(let_go)) => let_go,
-            Ok(None) => (None, local_state),
-            Err(error) => return State::Finished(Err(error.into())),
+        let (let_go, local_state) = match self.plan.wanted() {
+            Some(_) => core.ahead.let_go()?,
+            None => (None, local_state),
         };
-        let (pending, signed) = self.pending(&input, local_state);
+        let (pending, signed) = self.pending(&input, local_state, below);
         let records = core.pending_record(&pending);
         let records = records.map(|records| {
             let before = charged.into_iter().chain(own_first).chain(let_go).chain(kept).chain(scores);
             before.chain(records).chain(no_checkpoint).collect()
         });
-        persist(records, State::Upload(Sending::new(pending, signed)))
+        Ok(persist(records, State::Upload(Sending::new(pending, signed))))
     }
 
     /// Local state of the same training.
@@ -164,7 +160,7 @@ impl Train {
     }
 
     /// The record to write, and the signature to send with the body.
-    fn pending(self, input: &MaskedInput, local_state: LocalState) -> (Pending, Option<Bytes>) {
+    fn pending(self, input: &MaskedInput, local_state: LocalState, below: Option<Digest>) -> (Pending, Option<Bytes>) {
         let place = self.plan.place;
         let MaskedInput { body, sha256, parts, signed, residual, .. } = input;
         let local_state =
@@ -173,7 +169,8 @@ impl Train {
             (Some(session), Some(signed)) => (Some(session.advance(&signed.snapshot)), Some(signed.message.clone())),
             _ => (None, None),
         };
-        (Pending { place, sha256: *sha256, body: body.clone(), parts: parts.clone(), local_state, session }, message)
+        let (sha256, body, parts) = (*sha256, body.clone(), parts.clone());
+        (Pending { place, sha256, body, parts, local_state, session, below }, message)
     }
 }
 

@@ -105,7 +105,7 @@ pub(super) fn normalizations() -> Vec<Case> {
         let mean = Given::Constant(vec![6], Values::F32(vec![0.1, -0.2, 0.3, 0.0, 0.5, -0.6]));
         let variance = Given::Constant(vec![6], Values::F32(vec![1.1, 0.2, 0.3, 2.0, 0.5, 0.6]));
         let [scale, bias] = channels();
-        case(name, Operation::BatchNorm { epsilon }, vec![x, scale, bias, mean, variance])
+        case(name, Operation::BatchNorm { epsilon, momentum: None }, vec![x, scale, bias, mean, variance])
     };
     vec![
         case("layer_norm", layer(2), vec![floats(&[3, 5]), parameter(&[5]), parameter(&[5])]),

@@ -1,13 +1,14 @@
 //! Operations against PyTorch: `pytorch.txt`, which `pytorch.py` prints.
 
+mod adapters;
 mod speed;
 
 use graph::{
     Activation, Convolution, Direction, Graph, Input, Node, Operation, Output, Padding, Parameter, Point, Pool,
-    PoolKind, Recurrence, RecurrentCell, Reduction, Resampling, ResizeCoordinates, Shapes, Size, ValueId, infer,
+    PoolKind, Recurrence, RecurrentCell, Reduction, Resampling, ResizeCoordinates, Size, ValueId, infer,
 };
 
-use super::context::{Context, Gradients};
+use super::context::{Context, Gradients, Statistics};
 use super::ops::{self, Done};
 use super::tensor::{Operand, Tensor};
 
@@ -28,8 +29,8 @@ fn weighted(values: &[f32], seed: u64) -> (f64, f64) {
     (terms().sum(), terms().map(f64::abs).sum())
 }
 
-/// Shapes of the inputs and of the results.
-fn shapes(operation: &Operation, inputs: &[Vec<u32>]) -> Shapes {
+/// The operation as a graph, whose parameters are its inputs.
+fn graph(operation: &Operation, inputs: &[Vec<u32>]) -> Graph {
     let parameters = inputs.iter().map(|shape| Parameter { name: String::new(), shape: shape.clone() });
     let ids = (1..).map(ValueId).take(inputs.len()).collect();
     let mut graph = Graph {
@@ -42,7 +43,7 @@ fn shapes(operation: &Operation, inputs: &[Vec<u32>]) -> Shapes {
         outputs: vec![],
     };
     graph.outputs.push(Output { name: String::new(), value: graph.input(0) });
-    infer(&graph, Point { batch: 1, length: 1 }).unwrap()
+    graph
 }
 
 /// Compares result and gradients with a line of the file.
@@ -50,7 +51,8 @@ fn check(name: &str, inputs: &[Vec<u32>], offset: f32, operation: &Operation) {
     let line = include_str!("pytorch.txt").lines().find_map(|line| line.strip_prefix(&format!("{name} "))).unwrap();
     let expected: Vec<f64> = line.split(' ').map(|number| number.parse().unwrap()).collect();
     assert_eq!(expected.len(), 1 + inputs.len(), "{name}");
-    let shapes = shapes(operation, inputs);
+    let (graph, point) = (graph(operation, inputs), Point { batch: 1, length: 1 });
+    let shapes = infer(&graph, point).unwrap();
     let all = shapes.all();
     let tensors: Vec<_> = (0..inputs.len())
         .map(|input| {
@@ -66,6 +68,7 @@ fn check(name: &str, inputs: &[Vec<u32>], offset: f32, operation: &Operation) {
     let result_shapes: Vec<_> = result_types.iter().map(|kind| &kind.shape[..]).collect();
     let mut results: Vec<_> = result_types.iter().map(Tensor::zeros).collect();
     let mut context = Context::new();
+    context.statistics = Statistics::Batch;
     let mut saved = Vec::new();
     ops::forward(operation, &operands, &result_shapes, &mut results, &mut saved, &mut context).unwrap();
     let dy = numbers(results[0].f32().len(), 50, 0.0);
@@ -73,20 +76,37 @@ fn check(name: &str, inputs: &[Vec<u32>], offset: f32, operation: &Operation) {
     d_results.resize(results.len(), &[]);
     let outcomes: Vec<_> =
         results.iter().zip(&result_shapes).map(|(tensor, shape)| Operand { shape, tensor }).collect();
-    let mut gradients: Vec<_> = tensors.iter().map(|tensor| vec![0.0; tensor.f32().len()]).collect();
+    // What an earlier pass left does not count.
+    let mut gradients: Vec<_> = tensors.iter().map(|tensor| vec![f32::NAN; tensor.f32().len()]).collect();
+    let mut begun = vec![false; inputs.len()];
     let done = Done { inputs: &operands, results: &outcomes, d_results: &d_results, saved: &saved };
     let order: Vec<_> = (0..inputs.len()).collect();
-    ops::backward(operation, &done, &mut Gradients { all: &mut gradients, inputs: &order }, &mut context);
+    let mut targets = Gradients { all: &mut gradients, begun: &mut begun, inputs: &order };
+    ops::backward(operation, &done, &mut targets, &mut context);
+    // Running statistics have no gradient.
+    for (gradient, _) in gradients.iter_mut().zip(&begun).filter(|(_, is_begun)| !**is_begun) {
+        gradient.fill(0.0);
+    }
     let is_scaled = matches!(operation, Operation::Activation(kind) if *kind != Activation::Log);
     let scale = if is_scaled { 4.0 } else { 1.0 };
-    let of_gradients = gradients.iter().enumerate().map(|(input, values)| {
-        let (sum, magnitude) = weighted(values, 70 + input as u64);
-        (scale * sum, scale * magnitude)
-    });
-    let found = std::iter::once(weighted(results[0].f32(), 50)).chain(of_gradients);
-    for (number, ((found, magnitude), expected)) in found.zip(expected).enumerate() {
-        let error = (found - expected).abs() / magnitude.max(expected.abs()).max(1e-3);
-        assert!(error < 2e-6, "{name}: sum {number} is {found}, PyTorch's {expected}");
+    let close = |device: &str, result: &[f32], gradients: &[Vec<f32>], most: f64| {
+        let of_gradients = gradients.iter().enumerate().map(|(input, values)| {
+            let (sum, magnitude) = weighted(values, 70 + input as u64);
+            (scale * sum, scale * magnitude)
+        });
+        let found = std::iter::once(weighted(result, 50)).chain(of_gradients);
+        for (number, ((found, magnitude), expected)) in found.zip(&expected).enumerate() {
+            let error = (found - expected).abs() / magnitude.max(expected.abs()).max(1e-3);
+            assert!(error < most, "{name} on {device}: sum {number} is {found}, PyTorch's {expected}");
+        }
+    };
+    close("the CPU", results[0].f32(), &gradients, 2e-6);
+    #[cfg(feature = "candle")]
+    if graph.batch_statistics().is_empty() {
+        let parameters: Vec<f32> = tensors.iter().flat_map(Tensor::f32).copied().collect();
+        let (inputs, of) = ([Tensor::F32(vec![0.0])], graph.first_result());
+        let (result, gradients) = super::candle::tests::computed(&graph, &inputs, &parameters, point, (of, &dy), None);
+        close("candle", &result, &gradients, 1e-5);
     }
 }
 
@@ -132,7 +152,10 @@ fn normalizations_equal_pytorch() {
     let group = lists(&[&[2, 6, 3, 2], &[6], &[6]]);
     check("group_norm", &group, 0.0, &Operation::GroupNorm { groups: 3, epsilon });
     let batch = lists(&[&[2, 3, 2, 2], &[3], &[3], &[3], &[3]]);
-    check("batch_norm", &batch, 1.5, &Operation::BatchNorm { epsilon });
+    check("batch_norm", &batch, 1.5, &Operation::BatchNorm { epsilon, momentum: None });
+    check("batch_norm_by_batch", &batch, 1.5, &Operation::BatchNorm { epsilon, momentum: Some(0.1) });
+    let rows = lists(&[&[5, 3], &[3], &[3], &[3], &[3]]);
+    check("batch_norm_of_rows", &rows, 1.5, &Operation::BatchNorm { epsilon, momentum: Some(0.1) });
     let x = lists(&[&[2, 3, 4]]);
     check("softmax", &x, 0.0, &Operation::Softmax { axis: 1 });
     check("log_softmax", &x, 0.0, &Operation::LogSoftmax { axis: 1 });

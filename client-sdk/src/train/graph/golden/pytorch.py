@@ -22,7 +22,8 @@ def golden(name, shapes, f, offset=0.0):
     inputs = [(numbers(s, 3 + i) + offset).requires_grad_() for i, s in enumerate(shapes)]
     result = f(*inputs)
     loss = (result * numbers(list(result.shape), 50)).sum()
-    gradients = torch.autograd.grad(loss, inputs)
+    gradients = torch.autograd.grad(loss, inputs, allow_unused=True)
+    gradients = [torch.zeros_like(x) if g is None else g for x, g in zip(inputs, gradients)]
     sums = [(g * numbers(s, 70 + i)).sum() for i, (g, s) in enumerate(zip(gradients, shapes))]
     print(name, *(f"{float(value):.7g}" for value in [loss, *sums]))
 
@@ -58,6 +59,9 @@ golden("layer_norm", [[2, 3, 5], [3, 5], [3, 5]], lambda x, s, b: F.layer_norm(x
 golden("group_norm", [[2, 6, 3, 2], [6], [6]], lambda x, s, b: F.group_norm(x, 3, s, b, 1e-3))
 golden("batch_norm", [[2, 3, 2, 2], [3], [3], [3], [3]],
        lambda x, s, b, m, v: (x - m[:, None, None]) / (v[:, None, None] + 1e-3).sqrt() * s[:, None, None] + b[:, None, None], 1.5)
+by_batch = lambda x, s, b, m, v: F.batch_norm(x, m.detach().clone(), v.detach().clone(), s, b, True, 0.1, 1e-3)
+golden("batch_norm_by_batch", [[2, 3, 2, 2], [3], [3], [3], [3]], by_batch, 1.5)
+golden("batch_norm_of_rows", [[5, 3], [3], [3], [3], [3]], by_batch, 1.5)
 golden("softmax", [[2, 3, 4]], lambda x: x.softmax(1))
 golden("log_softmax", [[2, 3, 4]], lambda x: x.log_softmax(1))
 for name, f in [("erf", torch.erf), ("tanh", torch.tanh), ("sigmoid", torch.sigmoid), ("exp", torch.exp), ("sin", torch.sin),

@@ -12,20 +12,24 @@ use graph::{
 use crate::train::graph::executor::Executor;
 use crate::train::graph::tensor::Tensor;
 
-/// A network of one float input.
-struct Net {
-    graph: Graph,
+/// A network of one input.
+pub(super) struct Net {
+    pub(super) graph: Graph,
     next: u32,
 }
 
 impl Net {
     fn new(input: &[i64], parameters: &[&[u32]]) -> Self {
         let sizes = std::iter::once(Size::BATCH).chain(input.iter().map(|&size| Size::fixed(size))).collect();
+        Self::of(Input { name: "x".into(), element: Element::F32, shape: sizes }, parameters)
+    }
+
+    pub(super) fn of(input: Input, parameters: &[&[u32]]) -> Self {
         let declared = parameters.iter().enumerate();
         let graph = Graph {
             version: Graph::VERSION,
             lengths: None,
-            inputs: vec![Input { name: "x".into(), element: Element::F32, shape: sizes }],
+            inputs: vec![input],
             parameters: declared
                 .map(|(number, shape)| Parameter { name: format!("p{number}"), shape: shape.to_vec() })
                 .collect(),
@@ -37,7 +41,7 @@ impl Net {
         Self { graph, next }
     }
 
-    fn add(&mut self, operation: Operation, inputs: &[u32]) -> u32 {
+    pub(super) fn add(&mut self, operation: Operation, inputs: &[u32]) -> u32 {
         let first = self.next;
         self.next += operation.outputs();
         let inputs = inputs.iter().copied().map(ValueId).collect();
@@ -45,21 +49,21 @@ impl Net {
         first
     }
 
-    fn apply(&mut self, activation: Activation, x: u32) -> u32 {
+    pub(super) fn apply(&mut self, activation: Activation, x: u32) -> u32 {
         self.add(Operation::Activation(activation), &[x])
     }
 
-    fn sum(&mut self, a: u32, b: u32) -> u32 {
+    pub(super) fn sum(&mut self, a: u32, b: u32) -> u32 {
         self.add(Operation::Arithmetic(Arithmetic::Add), &[a, b])
     }
 
-    fn reshape(&mut self, x: u32, sizes: &[i64]) -> u32 {
+    pub(super) fn reshape(&mut self, x: u32, sizes: &[i64]) -> u32 {
         let sizes = sizes.iter().map(|&size| Some(Size::fixed(size)));
         self.add(Operation::Reshape { to: std::iter::once(Some(Size::BATCH)).chain(sizes).collect() }, &[x])
     }
 
     /// A layer whose weight and bias are parameters one after the other.
-    fn affine(&mut self, x: u32, weight: u32) -> u32 {
+    pub(super) fn affine(&mut self, x: u32, weight: u32) -> u32 {
         let gemm = Operation::Gemm { transpose_a: false, transpose_b: true, alpha: 1.0, beta: 1.0 };
         self.add(gemm, &[x, weight, weight + 1])
     }
@@ -106,7 +110,7 @@ impl Net {
 }
 
 /// CPU time of this process.
-fn cpu_seconds() -> f64 {
+pub(super) fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
     (fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap()) / 100.0

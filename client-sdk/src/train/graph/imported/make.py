@@ -105,8 +105,25 @@ def case(name, net, inputs, dynamic):
         json.dump(told, file)
 
 
+def trained(name, net, x, labels, steps, **sgd):
+    """Steps of SGD on all examples, in train(): parameters and running statistics after each."""
+    optimizer, told = torch.optim.SGD(net.parameters(), **sgd), []
+    net.train()
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(net(x), labels)
+        loss.backward()
+        optimizer.step()
+        state = {key: value for key, value in net.state_dict().items() if value.is_floating_point()}
+        told.append({"loss": loss.item(), "state": {key: [float(f"{v:.9g}") for v in value.flatten().tolist()] for key, value in state.items()}})
+    with open(f"{name}.json", "w") as file:
+        json.dump({"x": x.flatten().tolist(), "labels": labels.tolist(), "steps": told}, file)
+
+
 batch, length = torch.export.Dim("batch"), torch.export.Dim("length")
-case("residual", Residual(), {"x": torch.randn(3, 1, 6, 6)}, {"x": {0: batch}})
+residual = Residual()
+case("residual", residual, {"x": torch.randn(3, 1, 6, 6)}, {"x": {0: batch}})
+trained("batch_statistics", residual, torch.randn(8, 1, 6, 6) + 0.5, torch.randint(3, (8,)), 3, lr=0.1, momentum=0.9)
 case("transformer", Transformer(), {"tokens": torch.randint(7, (2, 9))}, {"tokens": {0: batch, 1: length}})
 case("recurrent", Recurrent(), {"tokens": torch.randint(6, (3, 4))}, {"tokens": {0: batch, 1: length}})
 case("table", Table(), {"numbers": torch.randn(4, 4), "kind": torch.randint(5, (4,))}, {"numbers": {0: batch}, "kind": {0: batch}})

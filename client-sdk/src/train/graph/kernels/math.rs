@@ -24,6 +24,37 @@ pub(in crate::train::graph) fn softplus(x: f32) -> f32 {
     x.max(0.0) + (-x.abs()).exp().ln_1p()
 }
 
+/// Lanes of sums over many numbers.
+const LANES: usize = 16;
+
+/// Combines numbers by `f`, whose neutral element is `start`: in several lanes, whose order is fixed.
+#[inline(always)]
+pub(in crate::train::graph) fn in_lanes(values: &[f32], start: f32, f: impl Fn(f32, f32) -> f32) -> f32 {
+    let mut lanes = [start; LANES];
+    let (chunks, rest) = values.as_chunks::<LANES>();
+    for chunk in chunks {
+        lanes.iter_mut().zip(chunk).for_each(|(lane, &value)| *lane = f(*lane, value));
+    }
+    lanes.iter().chain(rest).fold(start, |all, &value| f(all, value))
+}
+
+/// The sum of numbers.
+#[inline(always)]
+pub(in crate::train::graph) fn sum(values: &[f32]) -> f32 {
+    in_lanes(values, 0.0, |sum, value| sum + value)
+}
+
+/// The sum of products.
+#[inline(always)]
+pub(in crate::train::graph) fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let mut lanes = [0.0; LANES];
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
+    for (a, b) in a.iter().zip(b) {
+        lanes.iter_mut().zip(a).zip(b).for_each(|((lane, a), b)| *lane += a * b);
+    }
+    lanes.iter().sum::<f32>() + a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum::<f32>()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

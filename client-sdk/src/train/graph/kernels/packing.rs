@@ -1,5 +1,8 @@
 //! Copies of matrices in the layout of the product.
 
+use super::elements::{Into, LINE};
+use super::transpose::Transposition;
+
 /// A matrix within a slice.
 #[derive(Clone, Copy)]
 pub(in crate::train::graph) struct Matrix<'a> {
@@ -30,9 +33,6 @@ impl<'a> Matrix<'a> {
     }
 }
 
-/// Numbers in a cache line.
-pub(in crate::train::graph) const LINE: usize = 16;
-
 /// Room for `length` numbers from the start of a cache line on. What it holds is arbitrary.
 pub(in crate::train::graph) fn aligned(memory: &mut Vec<f32>, length: usize) -> &mut [f32] {
     if memory.len() < length + LINE {
@@ -42,20 +42,14 @@ pub(in crate::train::graph) fn aligned(memory: &mut Vec<f32>, length: usize) -> 
     &mut memory[start..start + length]
 }
 
-/// The matrix with adjacent columns.
+/// The matrix with adjacent columns, of one with adjacent rows.
 pub(in crate::train::graph) fn pack_rows<'a>(matrix: Matrix<'_>, packed: &'a mut Vec<f32>) -> &'a [f32] {
     let Matrix { values, rows, columns, row_step, column_step } = matrix;
+    debug_assert_eq!(row_step, 1);
     let size = rows * columns;
     packed.resize(size.max(packed.len()), 0.0);
-    // By blocks of lines, so that both sides stay in the cache.
-    const BLOCK: usize = 16;
-    for first in (0..rows).step_by(BLOCK) {
-        for column in 0..columns {
-            for row in first..(first + BLOCK).min(rows) {
-                packed[row * columns + column] = values[row * row_step + column * column_step];
-            }
-        }
-    }
+    let of = Transposition { rows: columns, columns: rows, from_step: column_step, to_step: columns };
+    of.run(values, packed, Into::Replace);
     &packed[..size]
 }
 
@@ -79,16 +73,7 @@ pub(in crate::train::graph) fn pack_panel(matrix: Matrix<'_>, first: usize, widt
         }
         return;
     }
-    // By blocks of rows, which stay in the cache.
-    const BLOCK: usize = 64;
-    for (block, panel) in panel.chunks_mut(BLOCK * width).enumerate() {
-        let start = block * BLOCK;
-        let count = BLOCK.min(rows - start);
-        for column in 0..used {
-            let source = values[start * row_step + (first + column) * column_step..].iter().step_by(row_step);
-            for (target, value) in panel[column..].iter_mut().step_by(width).zip(source.take(count)) {
-                *target = *value;
-            }
-        }
-    }
+    debug_assert_eq!(row_step, 1);
+    let of = Transposition { rows: used, columns: rows, from_step: column_step, to_step: width };
+    of.run(&values[first * column_step..], panel, Into::Replace);
 }

@@ -2,18 +2,12 @@
 
 use pulp::Arch;
 
-use super::packing::{LINE, Matrix, aligned, pack_panel, pack_rows};
+pub(in crate::train::graph) use super::elements::Into;
+use super::elements::LINE;
+use super::packing::{Matrix, aligned, pack_panel, pack_rows};
+use super::transpose::Transposition;
 use crate::train::cpu::dense::panel_width;
 use crate::train::cpu::gemm::{OuterProduct, RowProduct, Rows};
-
-/// What to do with the elements of the result.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(in crate::train::graph) enum Into {
-    /// Overwrite them.
-    Replace,
-    /// Add to them.
-    Add,
-}
 
 /// Memory of products, reused.
 #[derive(Default)]
@@ -36,6 +30,8 @@ struct Packed {
 
 /// Terms of a sum that are added before those of the next columns: their operands stay in the cache.
 const DEPTH: usize = 256;
+/// Rows of a result that are computed before the next ones.
+const ROWS: usize = 48;
 
 /// `c (+)= a b`, with a dense `c`.
 pub(in crate::train::graph) fn product(
@@ -47,6 +43,9 @@ pub(in crate::train::graph) fn product(
     c: &mut [f32],
 ) {
     debug_assert_eq!((a.columns, c.len()), (b.rows, a.rows * b.columns));
+    if c.is_empty() {
+        return;
+    }
     if a.column_step != 1 && a.row_step == 1 && b.column_step == 1 {
         return outer(arch, scratch, a, b, into, c);
     }
@@ -65,40 +64,44 @@ pub(in crate::train::graph) fn product(
     }
 }
 
-/// The product of a matrix with adjacent columns and one with adjacent rows, which need no packing.
+/// The product of a matrix with adjacent rows and one with adjacent columns, which need no packing.
 fn outer(arch: Arch, scratch: &mut Scratch, a: Matrix<'_>, b: Matrix<'_>, into: Into, c: &mut [f32]) {
     let Scratch { panel, result, .. } = scratch;
     let width = panel_width(b.columns);
-    let part = aligned(result, a.rows * width);
-    for first in (0..b.columns).step_by(width) {
-        let columns = width.min(b.columns - first);
-        let (values, start, b_step) = if columns == width {
-            (b.values, first, b.row_step)
-        } else {
-            let panel = aligned(panel, b.rows * width);
-            pack_panel(b, first, width, panel);
-            (&*panel, 0, width)
-        };
-        for term in (0..a.columns).step_by(DEPTH) {
-            let product = OuterProduct {
-                a: a.values,
-                a_start: term * a.column_step,
-                a_segment: 0,
-                a_step: a.column_step,
-                b: values,
-                b_start: start + term * b_step,
-                b_segment: 0,
-                b_step,
-                segments: 1,
-                length: DEPTH.min(a.columns - term),
-                m: a.rows,
-                width,
-                c: &mut *part,
-                accumulate: term > 0,
+    // Few rows at a time, which are written from their start to their end.
+    for (block, c) in c.chunks_mut(ROWS * b.columns).enumerate() {
+        let rows = c.len() / b.columns;
+        let part = aligned(result, rows * width);
+        for first in (0..b.columns).step_by(width) {
+            let columns = width.min(b.columns - first);
+            let (values, start, b_step) = if columns == width {
+                (b.values, first, b.row_step)
+            } else {
+                let panel = aligned(panel, b.rows * width);
+                pack_panel(b, first, width, panel);
+                (&*panel, 0, width)
             };
-            product.run(arch);
+            for term in (0..a.columns).step_by(DEPTH) {
+                let product = OuterProduct {
+                    a: a.values,
+                    a_start: block * ROWS + term * a.column_step,
+                    a_segment: 0,
+                    a_step: a.column_step,
+                    b: values,
+                    b_start: start + term * b_step,
+                    b_segment: 0,
+                    b_step,
+                    segments: 1,
+                    length: DEPTH.min(a.columns - term),
+                    m: rows,
+                    width,
+                    c: &mut *part,
+                    accumulate: term > 0,
+                };
+                product.run(arch);
+            }
+            Target { c: &mut *c, first, columns, step: b.columns, into }.take(part, width);
         }
-        Target { c, first, columns, step: b.columns, into }.take(part, width);
     }
 }
 
@@ -106,19 +109,15 @@ fn outer(arch: Arch, scratch: &mut Scratch, a: Matrix<'_>, b: Matrix<'_>, into: 
 fn mirrored(arch: Arch, scratch: &mut Scratch, a: Matrix<'_>, b: Matrix<'_>, into: Into, c: &mut [f32]) {
     let Scratch { panel, result, .. } = scratch;
     let width = panel_width(a.rows);
-    for first in (0..a.rows).step_by(width) {
+    for (block, c) in c.chunks_mut(width * b.columns).enumerate() {
         let panel = aligned(panel, b.rows * width);
-        pack_panel(a.transposed(), first, width, panel);
+        pack_panel(a.transposed(), block * width, width, panel);
         let part = aligned(result, b.columns * width);
         let left = Left { values: b.values, step: b.column_step, rows: b.columns, length: b.rows };
         left.times(arch, panel, width, part, width);
-        for (row, c) in c.chunks_exact_mut(b.columns).skip(first).take(width).enumerate() {
-            let column = part[row..].iter().step_by(width);
-            match into {
-                Into::Replace => c.iter_mut().zip(column).for_each(|(c, part)| *c = *part),
-                Into::Add => c.iter_mut().zip(column).for_each(|(c, part)| *c += part),
-            }
-        }
+        let columns = c.len() / b.columns;
+        let of = Transposition { rows: b.columns, columns, from_step: width, to_step: b.columns };
+        of.run(part, c, into);
     }
 }
 

@@ -5,6 +5,7 @@ use pulp::Arch;
 
 use crate::train::graph::context::{Gradients, Step, vectorized};
 use crate::train::graph::kernels::math::{erf, exp, sigmoid, softplus, tanh};
+use crate::train::graph::kernels::product::Into;
 use crate::train::graph::kernels::walk::{Walk, dense, moved, repeated};
 use crate::train::graph::tensor::{Operand, Tensor};
 
@@ -79,7 +80,18 @@ fn inside(x: f32, low: f32, high: f32) -> f32 {
     if x > low && x < high { 1.0 } else { 0.0 }
 }
 
-pub(super) fn activation_back(activation: Activation, of: [&[f32]; 3], dx: &mut [f32], arch: Arch) {
+/// Elements of which the gradient is computed at once: they stay in the first-level cache.
+const TOGETHER: usize = 1024;
+
+/// Computes the gradient of `x` from `[x, y, dy]`.
+pub(super) fn activation_back(activation: Activation, of: [&[f32]; 3], into: Into, dx: &mut [f32], arch: Arch) {
+    for (number, dx) in dx.chunks_mut(TOGETHER).enumerate() {
+        into.prepare(dx);
+        add_activation_gradient(activation, of.map(|values| &values[number * TOGETHER..][..dx.len()]), dx, arch);
+    }
+}
+
+fn add_activation_gradient(activation: Activation, of: [&[f32]; 3], dx: &mut [f32], arch: Arch) {
     match activation {
         Activation::Identity => map_back(arch, of, dx, |_, _| 1.0),
         Activation::Neg => map_back(arch, of, dx, |_, _| -1.0),

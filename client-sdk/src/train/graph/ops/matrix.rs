@@ -66,21 +66,33 @@ pub(super) fn matmul([a, b]: [Operand<'_>; 2], y: &mut [f32], context: &mut Cont
     });
 }
 
+/// What each product does to its matrix of a gradient. They add if several share one: `all` numbers are more than it has.
+fn each_into(into: Into, all: usize, gradient: &mut [f32]) -> Into {
+    if all == gradient.len() {
+        return into;
+    }
+    into.prepare(gradient);
+    Into::Add
+}
+
 pub(super) fn matmul_back([a, b]: [Operand<'_>; 2], dy: &[f32], gradients: &mut Gradients<'_>, context: &mut Context) {
     let of = batched(a.shape, b.shape);
     let (rows, inner, columns) = (of.rows, of.inner, of.columns);
-    if let Some(da) = gradients.of(0) {
+    let products = dy.len() / (rows * columns);
+    if let Some((into, da)) = gradients.target(0) {
+        let into = each_into(into, products * rows * inner, da);
         of.each(|[at, a_at, b_at]| {
             let (dy, b) = (matrix(dy, at, rows, columns), matrix(b.f32(), b_at, inner, columns));
             let da = &mut da[a_at * rows * inner..][..rows * inner];
-            product(context.arch, &mut context.scratch, dy, b.transposed(), Into::Add, da);
+            product(context.arch, &mut context.scratch, dy, b.transposed(), into, da);
         });
     }
-    if let Some(db) = gradients.of(1) {
+    if let Some((into, db)) = gradients.target(1) {
+        let into = each_into(into, products * inner * columns, db);
         of.each(|[at, a_at, b_at]| {
             let (dy, a) = (matrix(dy, at, rows, columns), matrix(a.f32(), a_at, rows, inner));
             let db = &mut db[b_at * inner * columns..][..inner * columns];
-            product(context.arch, &mut context.scratch, a.transposed(), dy, Into::Add, db);
+            product(context.arch, &mut context.scratch, a.transposed(), dy, into, db);
         });
     }
 }
@@ -144,13 +156,13 @@ impl Gemm {
         let d = Matrix::dense(d, rows, columns);
         let (a, b) = (Self::operand(inputs[0], self.transpose_a), Self::operand(inputs[1], self.transpose_b));
         let Context { arch, scratch, .. } = context;
-        if let Some(da) = gradients.of(0) {
+        if let Some((into, da)) = gradients.target(0) {
             let (left, right) = if self.transpose_a { (b, d.transposed()) } else { (d, b.transposed()) };
-            product(*arch, scratch, left, right, Into::Add, da);
+            product(*arch, scratch, left, right, into, da);
         }
-        if let Some(db) = gradients.of(1) {
+        if let Some((into, db)) = gradients.target(1) {
             let (left, right) = if self.transpose_b { (d.transposed(), a) } else { (a.transposed(), d) };
-            product(*arch, scratch, left, right, Into::Add, db);
+            product(*arch, scratch, left, right, into, db);
         }
         let (Some(c), Some(dc)) = (inputs.get(2), gradients.of(2)) else { return };
         let walk = Walk::new(result, [&dense(result), &repeated(c.shape, result)]);

@@ -1,5 +1,6 @@
 //! The operations of a graph, forward and backward.
 
+mod batch_norm;
 mod convolution;
 mod elementwise;
 mod matrix;
@@ -13,8 +14,17 @@ mod shape;
 
 use graph::Operation;
 
+use self::batch_norm::BatchNorm;
 use self::matrix::Gemm;
 use self::normalize::Blocks;
+#[cfg(feature = "candle")]
+pub(super) use self::normalize::draw as draw_dropout;
+#[cfg(feature = "candle")]
+pub(super) use self::resize::sources as resized_positions;
+#[cfg(feature = "candle")]
+pub(super) use self::select::positions;
+#[cfg(feature = "candle")]
+pub(super) use self::shape::{is_kept as is_in_triangle, sources as padded_positions};
 use super::context::{Context, Gradients, Step};
 use super::kernels::walk::Walk;
 use super::tensor::{Operand, Tensor};
@@ -51,8 +61,8 @@ pub(super) fn forward(
         Operation::Pool(pool) => pool::pool(pool, inputs[0], shape, result.f32_mut(), saved, context),
         Operation::Reduce { by, axes, .. } => reduce::reduce(*by, axes, x, first.f32(), result.f32_mut()),
         Operation::ArgMax { axis } => reduce::arg_max(*axis as usize, x, first.f32(), result.i64_mut()),
-        Operation::Softmax { axis } => reduce::softmax(*axis as usize, x, first.f32(), result.f32_mut()),
-        Operation::LogSoftmax { axis } => reduce::log_softmax(*axis as usize, x, first.f32(), result.f32_mut()),
+        Operation::Softmax { axis } => reduce::softmax(*axis as usize, x, first.f32(), result.f32_mut(), arch),
+        Operation::LogSoftmax { axis } => reduce::log_softmax(*axis as usize, x, first.f32(), result.f32_mut(), arch),
         Operation::CumSum { axis } => reduce::cum_sum(*axis as usize, x, first.f32(), result.f32_mut()),
         Operation::LayerNorm { axis, epsilon } => {
             Blocks::layer(x, *axis as usize, *epsilon).forward(inputs, result.f32_mut(), saved);
@@ -60,7 +70,10 @@ pub(super) fn forward(
         Operation::GroupNorm { groups, epsilon } => {
             Blocks::groups(x, *groups as usize, *epsilon).forward(inputs, result.f32_mut(), saved);
         }
-        Operation::BatchNorm { epsilon } => normalize::batch_norm(inputs, *epsilon, result.f32_mut()),
+        Operation::BatchNorm { epsilon, momentum } => {
+            let norm = BatchNorm { epsilon: *epsilon, momentum: *momentum };
+            return norm.forward(inputs, context.statistics, result.f32_mut(), saved);
+        }
         Operation::Dropout { rate } => normalize::dropout(*rate, context.dropout, first.f32(), result.f32_mut(), saved),
         Operation::Reshape { .. } => shape::copy_any(&shape::whole(shape), result, first),
         Operation::Transpose { order } => shape::copy_any(&shape::transpose(order, x, shape), result, first),
@@ -104,7 +117,9 @@ pub(super) fn backward(operation: &Operation, done: &Done<'_>, gradients: &mut G
     let (x, shape, values, y) = (first.shape, result.shape, first.f32(), result.f32());
     match operation {
         Operation::Activation(kind) => {
-            gradients.add_to_first(|dx| elementwise::activation_back(*kind, [values, y, dy], dx, arch));
+            if let Some((into, dx)) = gradients.target(0) {
+                elementwise::activation_back(*kind, [values, y, dy], into, dx, arch);
+            }
         }
         Operation::Arithmetic(kind) => elementwise::arithmetic_back(*kind, pair(inputs), shape, dy, gradients, arch),
         Operation::Where => elementwise::choice_back(triple(inputs), shape, dy, gradients),
@@ -117,15 +132,23 @@ pub(super) fn backward(operation: &Operation, done: &Done<'_>, gradients: &mut G
         Operation::ConvTranspose { of, .. } => {
             convolution::transposed_back(of, inputs, shape, dy, gradients, context);
         }
-        Operation::Pool(pool) => gradients.add_to_first(|dx| pool::pool_back(pool, x, shape, dy, saved, dx)),
+        Operation::Pool(pool) => {
+            if let Some((into, dx)) = gradients.target(0) {
+                pool::pool_back(pool, [x, shape], [dy, saved], into, dx);
+            }
+        }
         Operation::Reduce { by, axes, .. } => {
             gradients.add_to_first(|dx| reduce::reduce_back(*by, axes, x, [values, y, dy], dx));
         }
         Operation::Softmax { axis } => {
-            gradients.add_to_first(|dx| reduce::softmax_back(*axis as usize, x, y, dy, dx));
+            if let Some(dx) = gradients.target(0) {
+                reduce::softmax_back(*axis as usize, x, [y, dy], dx, arch);
+            }
         }
         Operation::LogSoftmax { axis } => {
-            gradients.add_to_first(|dx| reduce::log_softmax_back(*axis as usize, x, y, dy, dx));
+            if let Some(dx) = gradients.target(0) {
+                reduce::log_softmax_back(*axis as usize, x, [y, dy], dx, arch);
+            }
         }
         Operation::CumSum { axis } => gradients.add_to_first(|dx| reduce::cum_sum_back(*axis as usize, x, dy, dx)),
         Operation::LayerNorm { axis, epsilon } => {
@@ -134,7 +157,10 @@ pub(super) fn backward(operation: &Operation, done: &Done<'_>, gradients: &mut G
         Operation::GroupNorm { groups, epsilon } => {
             Blocks::groups(x, *groups as usize, *epsilon).backward(inputs, dy, saved, gradients);
         }
-        Operation::BatchNorm { epsilon } => normalize::batch_norm_back(inputs, *epsilon, dy, gradients),
+        Operation::BatchNorm { epsilon, momentum } => {
+            let norm = BatchNorm { epsilon: *epsilon, momentum: *momentum };
+            norm.backward(inputs, dy, saved, gradients);
+        }
         Operation::Dropout { .. } => gradients.add_to_first(|dx| normalize::dropout_back(saved, dy, dx)),
         Operation::Concat { axis } => shape::concat_back(*axis as usize, inputs, shape, dy, gradients),
         Operation::Cast { .. } | Operation::Reshape { .. } => along(gradients, dy, || shape::whole(shape)),

@@ -121,73 +121,13 @@ impl Blocks {
 }
 
 /// The sum of `f` over numbers, in several lanes.
-fn sum(values: &[f32], f: impl Fn(f32) -> f32) -> f32 {
+pub(super) fn sum(values: &[f32], f: impl Fn(f32) -> f32) -> f32 {
     let mut lanes = [0.0; 16];
     let (chunks, rest) = values.as_chunks::<16>();
     for chunk in chunks {
         lanes.iter_mut().zip(chunk).for_each(|(lane, &value)| *lane += f(value));
     }
     lanes.iter().sum::<f32>() + rest.iter().map(|&value| f(value)).sum::<f32>()
-}
-
-/// Scale and offset of each channel of a batch normalization by given statistics.
-fn channels(inputs: &[Operand<'_>], epsilon: f32) -> impl Iterator<Item = (f32, f32)> {
-    let [scale, bias, mean, variance] = [1, 2, 3, 4].map(|index: usize| inputs[index].f32());
-    scale.iter().zip(bias).zip(mean).zip(variance).map(move |(((scale, bias), mean), variance)| {
-        let factor = scale / (variance + epsilon).sqrt();
-        (factor, bias - mean * factor)
-    })
-}
-
-/// Elements of a channel.
-fn plane(shape: &[usize]) -> usize {
-    shape[2..].iter().product()
-}
-
-pub(super) fn batch_norm(inputs: &[Operand<'_>], epsilon: f32, y: &mut [f32]) {
-    let plane = plane(inputs[0].shape);
-    let count = inputs[0].shape[1];
-    let channels: Vec<_> = channels(inputs, epsilon).collect();
-    let planes = inputs[0].f32().chunks_exact(plane).zip(y.chunks_exact_mut(plane));
-    for (index, (x, y)) in planes.enumerate() {
-        let (factor, offset) = channels[index % count];
-        y.iter_mut().zip(x).for_each(|(y, x)| *y = x * factor + offset);
-    }
-}
-
-pub(super) fn batch_norm_back(inputs: &[Operand<'_>], epsilon: f32, dy: &[f32], gradients: &mut Gradients<'_>) {
-    let (plane, count) = (plane(inputs[0].shape), inputs[0].shape[1]);
-    let channels: Vec<_> = channels(inputs, epsilon).collect();
-    if let Some(dx) = gradients.of(0) {
-        for (index, (dx, dy)) in dx.chunks_exact_mut(plane).zip(dy.chunks_exact(plane)).enumerate() {
-            let (factor, _) = channels[index % count];
-            dx.iter_mut().zip(dy).for_each(|(dx, dy)| *dx += dy * factor);
-        }
-    }
-    // Sums over each channel of dy, and of dy x.
-    let mut sums = vec![(0.0, 0.0); count];
-    for (index, (x, dy)) in inputs[0].f32().chunks_exact(plane).zip(dy.chunks_exact(plane)).enumerate() {
-        let (of_dy, of_product) = &mut sums[index % count];
-        *of_dy += dy.iter().sum::<f32>();
-        *of_product += dy.iter().zip(x).map(|(dy, x)| dy * x).sum::<f32>();
-    }
-    let [scale, mean, variance] = [1, 3, 4].map(|index: usize| inputs[index].f32());
-    let deviation = |channel: usize| (variance[channel] + epsilon).sqrt();
-    let of_factor = |channel: usize| sums[channel].1 - mean[channel] * sums[channel].0;
-    if let Some(dscale) = gradients.of(1) {
-        (0..count).for_each(|channel| dscale[channel] += of_factor(channel) / deviation(channel));
-    }
-    if let Some(dbias) = gradients.of(2) {
-        dbias.iter_mut().zip(&sums).for_each(|(dbias, (of_dy, _))| *dbias += of_dy);
-    }
-    if let Some(dmean) = gradients.of(3) {
-        (0..count).for_each(|channel| dmean[channel] -= channels[channel].0 * sums[channel].0);
-    }
-    if let Some(dvariance) = gradients.of(4) {
-        for channel in 0..count {
-            dvariance[channel] -= 0.5 * scale[channel] * of_factor(channel) / deviation(channel).powi(3);
-        }
-    }
 }
 
 /// Draws which elements stay, as factors in `mask`, and applies them. Without a seed or at a rate of 0, all stay, and the
@@ -198,10 +138,15 @@ pub(super) fn dropout(rate: f32, seed: Option<u64>, x: &[f32], y: &mut [f32], ma
         y.copy_from_slice(x);
         return;
     };
+    draw(rate, seed, x.len(), mask);
+    y.iter_mut().zip(x).zip(&*mask).for_each(|((y, x), factor)| *y = x * factor);
+}
+
+/// Appends a factor for each of `count` elements: 0, or the one that scales up the elements that stay.
+pub(in crate::train::graph) fn draw(rate: f32, seed: u64, count: usize, mask: &mut Vec<f32>) {
     let mut draws = ChaCha8Rng::seed_from_u64(seed);
     let kept = 1.0 / (1.0 - rate);
-    mask.extend(x.iter().map(|_| if draws.random::<f32>() < rate { 0.0 } else { kept }));
-    y.iter_mut().zip(x).zip(&*mask).for_each(|((y, x), factor)| *y = x * factor);
+    mask.extend((0..count).map(|_| if draws.random::<f32>() < rate { 0.0 } else { kept }));
 }
 
 /// Adds the gradient of elements that were kept; an empty mask keeps all.

@@ -3,6 +3,7 @@
 use graph::{Pool, PoolKind};
 
 use crate::train::graph::context::{Context, vectorized};
+use crate::train::graph::kernels::product::Into;
 use crate::train::graph::tensor::Operand;
 
 /// The part of a window along an axis: positions of the image, and the number of positions with padding.
@@ -163,9 +164,18 @@ impl WholeWindows {
         })
     }
 
+    /// Whether the windows are squares of four numbers, side by side.
+    fn are_pairs(&self) -> bool {
+        let [_, right] = self.steps;
+        right == 2 && matches!(*self.offsets, [0, 1, line, last] if line > 1 && last == line + 1)
+    }
+
     /// Values and positions of the first maxima. NaN wins.
     #[inline(always)]
     fn maxima(&self, image: &[f32], y: &mut [f32], saved: &mut [f32]) {
+        if self.are_pairs() {
+            return self.maxima_of_pairs(image, y, saved);
+        }
         let [down, right] = self.steps;
         let lines = y.chunks_exact_mut(self.columns).zip(saved.chunks_exact_mut(self.columns));
         for (row, (y, saved)) in lines.enumerate() {
@@ -184,12 +194,41 @@ impl WholeWindows {
             }
         }
     }
+
+    /// [`Self::maxima`] for [`Self::are_pairs`], in vector instructions.
+    #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "a plane has fewer than 2^32 numbers")]
+    fn maxima_of_pairs(&self, image: &[f32], y: &mut [f32], saved: &mut [f32]) {
+        let ([down, _], line) = (self.steps, self.offsets[2]);
+        let lines = y.chunks_exact_mut(self.columns).zip(saved.chunks_exact_mut(self.columns));
+        for (row, (y, saved)) in lines.enumerate() {
+            let pairs = |start: usize| image[start..start + 2 * self.columns].as_chunks::<2>().0.iter();
+            let four = pairs(row * down).zip(pairs(row * down + line));
+            for (column, ((y, saved), (above, below))) in y.iter_mut().zip(saved).zip(four).enumerate() {
+                let (mut highest, mut offset) = (above[0], 0);
+                for (value, at) in [(above[1], 1), (below[0], line as u32), (below[1], line as u32 + 1)] {
+                    let wins = value > highest || value.is_nan();
+                    (highest, offset) = if wins { (value, at) } else { (highest, offset) };
+                }
+                *y = highest;
+                *saved = f32::from_bits((row * down) as u32 + 2 * column as u32 + offset);
+            }
+        }
+    }
 }
 
-pub(super) fn pool_back(pool: &Pool, shape: &[usize], result: &[usize], dy: &[f32], saved: &[f32], dx: &mut [f32]) {
+/// Computes the gradient of the images, given the shapes of images and results.
+pub(super) fn pool_back(
+    pool: &Pool,
+    [shape, result]: [&[usize]; 2],
+    [dy, saved]: [&[f32]; 2],
+    into: Into,
+    dx: &mut [f32],
+) {
     let plane = Plane::new(pool, shape, result);
     let (size, places) = (plane.image.iter().product(), plane.places.iter().product());
     for (number, (dy, dx)) in dy.chunks_exact(places).zip(dx.chunks_exact_mut(size)).enumerate() {
+        into.prepare(dx);
         if pool.by == PoolKind::Max {
             for (dy, position) in dy.iter().zip(&saved[number * places..]) {
                 if let Some(dx) = dx.get_mut(position.to_bits() as usize) {

@@ -1,8 +1,11 @@
 //! Reductions, and functions along an axis.
 
 use graph::Reduction;
+use pulp::Arch;
 
-use crate::train::graph::kernels::math::exp;
+use crate::train::graph::context::vectorized;
+use crate::train::graph::kernels::math::{dot, exp, in_lanes, sum};
+use crate::train::graph::kernels::product::Into;
 use crate::train::graph::kernels::walk::{Walk, add_back, copy, dense};
 
 /// Elements before an axis, along it, and after it.
@@ -116,52 +119,96 @@ pub(super) fn arg_max(axis: usize, shape: &[usize], x: &[f32], y: &mut [i64]) {
     }
 }
 
-/// Moves an axis to the end, computes each row, and moves it back.
-fn by_rows(axis: usize, shape: &[usize], x: &[f32], y: &mut [f32], row: impl Fn(&[f32], &mut [f32])) {
+/// Moves an axis to the end, computes each row, and moves it back. Like all closures here, `row` has to be inlined.
+#[inline(always)]
+fn by_rows(arch: Arch, axis: usize, shape: &[usize], x: &[f32], y: &mut [f32], row: impl Fn(&[f32], &mut [f32])) {
     let [outer, size, inner] = split(shape, axis);
+    let each = |x: &[f32], y: &mut [f32]| {
+        vectorized(
+            arch,
+            y,
+            #[inline(always)]
+            |y| x.chunks_exact(size).zip(y.chunks_exact_mut(size)).for_each(|(x, y)| row(x, y)),
+        );
+    };
     if inner == 1 {
-        return x.chunks_exact(size).zip(y.chunks_exact_mut(size)).for_each(|(x, y)| row(x, y));
+        return each(x, y);
     }
     let (from, to) = ([outer, inner, size], dense(&[outer, inner, size]));
     let steps = [(size * inner).cast_signed(), 1, inner.cast_signed()];
     let mut rows = vec![0.0; x.len()];
     copy(&Walk::new(&from, [&to, &steps]), &mut rows, x);
     let mut results = vec![0.0; x.len()];
-    rows.chunks_exact(size).zip(results.chunks_exact_mut(size)).for_each(|(x, y)| row(x, y));
+    each(&rows, &mut results);
     copy(&Walk::new(&from, [&steps, &to]), y, &results);
 }
 
+#[inline(always)]
 fn highest(row: &[f32]) -> f32 {
-    row.iter().copied().fold(f32::NEG_INFINITY, f32::max)
+    in_lanes(row, f32::NEG_INFINITY, f32::max)
 }
 
-pub(super) fn softmax(axis: usize, shape: &[usize], x: &[f32], y: &mut [f32]) {
-    by_rows(axis, shape, x, y, |x, y| {
-        let highest = highest(x);
-        y.iter_mut().zip(x).for_each(|(y, &x)| *y = if x == f32::NEG_INFINITY { 0.0 } else { exp(x - highest) });
-        let sum = y.iter().sum::<f32>();
-        y.iter_mut().for_each(|y| *y /= sum);
-    });
+pub(super) fn softmax(axis: usize, shape: &[usize], x: &[f32], y: &mut [f32], arch: Arch) {
+    by_rows(
+        arch,
+        axis,
+        shape,
+        x,
+        y,
+        #[inline(always)]
+        |x, y| {
+            let highest = highest(x);
+            y.iter_mut().zip(x).for_each(|(y, &x)| *y = if x == f32::NEG_INFINITY { 0.0 } else { exp(x - highest) });
+            let sum = sum(y);
+            y.iter_mut().for_each(|y| *y /= sum);
+        },
+    );
 }
 
-pub(super) fn log_softmax(axis: usize, shape: &[usize], x: &[f32], y: &mut [f32]) {
-    by_rows(axis, shape, x, y, |x, y| {
-        let highest = highest(x);
-        let sum = x.iter().map(|&x| exp(x - highest)).sum::<f32>().ln();
-        y.iter_mut().zip(x).for_each(|(y, &x)| *y = x - highest - sum);
-    });
+pub(super) fn log_softmax(axis: usize, shape: &[usize], x: &[f32], y: &mut [f32], arch: Arch) {
+    by_rows(
+        arch,
+        axis,
+        shape,
+        x,
+        y,
+        #[inline(always)]
+        |x, y| {
+            let highest = highest(x);
+            y.iter_mut().zip(x).for_each(|(y, &x)| *y = exp(x - highest));
+            let sum = sum(y).ln();
+            y.iter_mut().zip(x).for_each(|(y, &x)| *y = x - highest - sum);
+        },
+    );
 }
 
-/// Adds the gradient of rows along an axis: `dx += gradient(y, dy)`.
+/// Adds the gradient of rows along an axis, which `row` adds to its last argument from rows of `y` and `dy`.
+#[inline(always)]
 fn rows_back(
+    arch: Arch,
     axis: usize,
     shape: &[usize],
-    y: &[f32],
-    dy: &[f32],
-    dx: &mut [f32],
+    [y, dy]: [&[f32]; 2],
+    (into, dx): (Into, &mut [f32]),
     row: impl Fn(&[f32], &[f32], &mut [f32]),
 ) {
     let [outer, size, inner] = split(shape, axis);
+    let each = |into: Into, y: &[f32], dy: &[f32], dx: &mut [f32]| {
+        vectorized(
+            arch,
+            dx,
+            #[inline(always)]
+            |dx| {
+                for ((y, dy), dx) in y.chunks_exact(size).zip(dy.chunks_exact(size)).zip(dx.chunks_exact_mut(size)) {
+                    into.prepare(dx);
+                    row(y, dy, dx);
+                }
+            },
+        );
+    };
+    if inner == 1 {
+        return each(into, y, dy, dx);
+    }
     let sizes = [outer, inner, size];
     let steps = [(size * inner).cast_signed(), 1, inner.cast_signed()];
     let rows = |values: &[f32]| {
@@ -169,27 +216,40 @@ fn rows_back(
         copy(&Walk::new(&sizes, [&dense(&sizes), &steps]), &mut rows, values);
         rows
     };
-    let moved = (inner > 1).then(|| [rows(y), rows(dy)]);
-    let [y, dy] = moved.as_ref().map_or([y, dy], |[y, dy]| [y, dy]);
     let mut result = vec![0.0; y.len()];
-    for ((y, dy), dx) in y.chunks_exact(size).zip(dy.chunks_exact(size)).zip(result.chunks_exact_mut(size)) {
-        row(y, dy, dx);
-    }
+    each(Into::Add, &rows(y), &rows(dy), &mut result);
+    into.prepare(dx);
     add_back(&Walk::new(&sizes, [&dense(&sizes), &steps]), &result, dx);
 }
 
-pub(super) fn softmax_back(axis: usize, shape: &[usize], y: &[f32], dy: &[f32], dx: &mut [f32]) {
-    rows_back(axis, shape, y, dy, dx, |y, dy, dx| {
-        let sum = y.iter().zip(dy).map(|(y, dy)| y * dy).sum::<f32>();
-        dx.iter_mut().zip(y).zip(dy).for_each(|((dx, y), dy)| *dx = y * (dy - sum));
-    });
+pub(super) fn softmax_back(axis: usize, shape: &[usize], of: [&[f32]; 2], dx: (Into, &mut [f32]), arch: Arch) {
+    rows_back(
+        arch,
+        axis,
+        shape,
+        of,
+        dx,
+        #[inline(always)]
+        |y, dy, dx| {
+            let sum = dot(y, dy);
+            dx.iter_mut().zip(y).zip(dy).for_each(|((dx, y), dy)| *dx += y * (dy - sum));
+        },
+    );
 }
 
-pub(super) fn log_softmax_back(axis: usize, shape: &[usize], y: &[f32], dy: &[f32], dx: &mut [f32]) {
-    rows_back(axis, shape, y, dy, dx, |y, dy, dx| {
-        let sum = dy.iter().sum::<f32>();
-        dx.iter_mut().zip(y).zip(dy).for_each(|((dx, &y), dy)| *dx = dy - exp(y) * sum);
-    });
+pub(super) fn log_softmax_back(axis: usize, shape: &[usize], of: [&[f32]; 2], dx: (Into, &mut [f32]), arch: Arch) {
+    rows_back(
+        arch,
+        axis,
+        shape,
+        of,
+        dx,
+        #[inline(always)]
+        |y, dy, dx| {
+            let sum = sum(dy);
+            dx.iter_mut().zip(y).zip(dy).for_each(|((dx, &y), dy)| *dx += dy - exp(y) * sum);
+        },
+    );
 }
 
 pub(super) fn cum_sum(axis: usize, shape: &[usize], x: &[f32], y: &mut [f32]) {

@@ -12,7 +12,12 @@ type Sources = [(usize, f32); 2];
     clippy::cast_sign_loss,
     reason = "sizes are below 2^28"
 )]
-fn sources(from: usize, to: usize, by: Resampling, coordinates: ResizeCoordinates) -> Vec<Sources> {
+pub(in crate::train::graph) fn sources(
+    from: usize,
+    to: usize,
+    by: Resampling,
+    coordinates: ResizeCoordinates,
+) -> Vec<Sources> {
     let scale = from as f64 / to as f64;
     let last = from - 1;
     let source = |index: usize| {

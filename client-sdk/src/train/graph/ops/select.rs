@@ -6,7 +6,7 @@ use super::reduce::split;
 use crate::train::graph::tensor::Tensor;
 
 /// Positions along an axis of `size`.
-fn positions(indices: &[i64], size: usize) -> Result<Vec<usize>, String> {
+pub(in crate::train::graph) fn positions(indices: &[i64], size: usize) -> Result<Vec<usize>, String> {
     let found = indices.iter().map(|&index| wrapped(index, size).ok_or(index)).collect::<Result<_, i64>>();
     found.map_err(|index| {
         format!("position {index} is outside an axis of {size}: integers from 0 to {} are allowed", size - 1)

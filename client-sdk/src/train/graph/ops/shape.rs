@@ -85,7 +85,7 @@ pub(super) fn slice(
 }
 
 /// For each position of the result along an axis, the position of the input; `None` in constant padding.
-fn sources(size: usize, (before, after): (i32, i32), with: Padding) -> Vec<Option<usize>> {
+pub(in crate::train::graph) fn sources(size: usize, (before, after): (i32, i32), with: Padding) -> Vec<Option<usize>> {
     let size = size.cast_signed() as i64;
     let positions = -i64::from(before)..size + i64::from(after);
     let source = |position: i64| match with {
@@ -158,7 +158,7 @@ pub(super) fn range(start: i64, step: i32, y: &mut [i64]) {
 }
 
 /// Whether an element of the last two axes belongs to the triangle.
-fn is_kept(at: usize, shape: &[usize], upper: bool, k: i32) -> bool {
+pub(in crate::train::graph) fn is_kept(at: usize, shape: &[usize], upper: bool, k: i32) -> bool {
     let [.., rows, columns] = *shape else { return true };
     let (row, column) = ((at / columns % rows).cast_signed() as i64, (at % columns).cast_signed() as i64);
     if upper { column >= row + i64::from(k) } else { column <= row + i64::from(k) }

@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex};
 use graph::Point;
 use zeroize::Zeroizing;
 
+use super::statistics::normalized;
 use super::{mlp_graph, numbers};
 use crate::checkpoints::{Checkpoints, Keep, NotKept};
 use crate::model_trainer::{Dataset, ModelTrainer};
-use crate::models::{Architecture, Mlp};
+use crate::models::{Architecture, InputKind, Mlp};
 use crate::train::Device;
 use crate::train::graph::executor::{ExecutionError, Executor};
 use crate::train::graph::tensor::Tensor;
@@ -95,32 +96,43 @@ impl Keep for PauseAfter {
     }
 }
 
-fn job(checkpoints: Checkpoints) -> TrainingJob {
+fn job(architecture: &Architecture, checkpoints: Checkpoints) -> TrainingJob {
     let plan = task_spec::TrainingPlan { epochs: 2, batch_size: 4, learning_rate: 0.1, ..Default::default() };
     TrainingJob {
         plan,
-        architecture: Some(serde_json::to_value(mlp()).unwrap()),
+        architecture: Some(serde_json::to_value(architecture).unwrap()),
         checkpoints,
         ..TrainingJob::of_test()
     }
 }
 
-fn train(job: &TrainingJob) -> Result<Trained, TrainerError> {
+fn train(architecture: &Architecture, job: &TrainingJob, device: &Device) -> Result<Trained, TrainerError> {
     let labels = (0..10).map(|index| index % 3).collect();
-    let data = Dataset::Labelled { features: numbers(60, 1), labels, width: 6 };
-    ModelTrainer::new(data.clone(), data, Device::Cpu).train(&mlp().initial(1).unwrap(), job)
+    let InputKind::Features(width) = architecture.input() else { unreachable!("it takes rows") };
+    let data = Dataset::Labelled { features: numbers(10 * width, 1), labels, width };
+    ModelTrainer::new(data.clone(), data, device.clone()).train(&architecture.initial(1).unwrap(), job)
 }
 
 #[test]
 fn paused_step_is_repeated_with_the_same_bits() {
-    let whole = train(&job(Checkpoints::default())).unwrap();
+    // The running statistics of the second one are part of the state, too.
+    for architecture in [mlp(), normalized()] {
+        pause_everywhere(&architecture, &Device::Cpu);
+    }
+    #[cfg(feature = "candle")]
+    pause_everywhere(&mlp(), &Device::Candle(candle_core::Device::Cpu));
+}
+
+/// Leaves each step at another node, in another run, and compares with a run without pauses.
+fn pause_everywhere(architecture: &Architecture, device: &Device) {
+    let whole = train(architecture, &job(architecture, Checkpoints::default()), device).unwrap();
     // The second step of each run is left at another node; the first has 1 question, of the loop over steps.
     for questions in 1..12 {
         let keep = PauseAfter { questions, asked: AtomicUsize::new(0), state: Mutex::default() };
-        let paused = job(Checkpoints::new(Arc::new(keep)));
+        let paused = job(architecture, Checkpoints::new(Arc::new(keep)));
         let mut runs = 1;
         let trained = loop {
-            match train(&paused) {
+            match train(architecture, &paused, device) {
                 Err(TrainerError::Paused) => runs += 1,
                 trained => break trained.unwrap(),
             }

@@ -6,10 +6,12 @@ use graph::GraphModel;
 use learning::WrongLength;
 
 use crate::train::error::TrainError;
+use crate::train::graph::context::Statistics;
 use crate::train::graph::examples::{GraphInputs, check_inputs, feed};
 use crate::train::graph::executor::Executor;
 
-/// The gradient of `Σ weights · output` over all examples at once, flat, in the order of `parameters`, without dropout.
+/// The gradient of `Σ weights · output` over all examples at once, flat, in the order of `parameters`, without dropout. Batch
+/// normalizations normalize as in training, and the gradient of running statistics is 0.
 /// `weights` has the length of the first output.
 ///
 /// # Errors
@@ -29,12 +31,13 @@ pub fn graph_gradient(
     let examples = inputs.examples();
     check_inputs(model, &examples)?;
     let mut executor = Executor::new(Arc::clone(model));
+    executor.normalize_by(Statistics::Batch);
     let shapes = executor.prepare(inputs.point()).map_err(TrainError::Graph)?;
     let expected = shapes.elements(model.output());
     if weights.len() != expected {
         return Err(TrainError::Lengths { what: "weights of the output", expected, got: weights.len() });
     }
-    feed(&mut executor, &examples, &(0..inputs.count).collect::<Vec<_>>());
+    feed(executor.inputs(), &examples, &(0..inputs.count).collect::<Vec<_>>());
     executor.set_parameters(parameters);
     executor.forward(None).map_err(|error| TrainError::Prediction(error.to_string()))?;
     let mut gradient = vec![0.0; parameters.len()];

@@ -8,6 +8,7 @@ use rand::SeedableRng as _;
 use rand_chacha::ChaCha8Rng;
 
 use super::sample::Sample;
+use crate::train::graph::context::Statistics;
 use crate::train::graph::executor::Executor;
 
 /// Time after which the measurement ends.
@@ -36,6 +37,9 @@ pub fn training_speed(
     let sample = Sample::random(graph, batch, &mut ChaCha8Rng::seed_from_u64(SEED));
     let sample = sample.map_err(|error| error.to_string())?;
     let mut executor = Executor::new(Arc::clone(model));
+    if batch > 1 {
+        executor.normalize_by(Statistics::Batch);
+    }
     let shapes = infer(graph, sample.point).map_err(|error| error.to_string())?;
     let Cost { multiply_adds, .. } = cost(graph, &shapes);
     sample.feed(&mut executor).map_err(|error| error.to_string())?;

@@ -1,5 +1,7 @@
 //! Training ahead of rounds: pending updates, and the participants to train.
 
+use std::ops::ControlFlow::{Break, Continue};
+
 use federation::id::{ParticipantId, TaskId};
 use federation::time::Timestamp;
 use federation::training::{Claim, TrainingStatus, standing};
@@ -9,31 +11,24 @@ use store::{StoreError, Transaction};
 use task_spec::Ahead;
 use wire::participant::{CheckInRequest, DiscardReason};
 
-use super::found::{CheckInOutcome, TrainingOffer};
+use super::found::{CheckInAnswer, Step, TrainingOffer};
 use crate::http::reply::problem::Result;
 use crate::records::provenance;
 use crate::rounds::ahead::filled_next;
 use crate::rounds::base;
 
-/// The result for a participant after considering its training ahead of rounds.
-pub(super) enum AheadOutcome {
-    /// The remaining tasks, each with whether the participant may join the next round.
-    Tasks(Vec<(OpenTask, bool)>),
-    Answer(CheckInOutcome),
-}
-
-/// The tasks with work for the participant. If participants train ahead, only holders of a recent enough update join.
+/// The tasks with work for the participant, each with whether it may join the next round. If participants train ahead, only holders of a
+/// recent enough update join.
 pub(super) async fn trained_ahead(
     tx: &mut Transaction<'_>,
     tasks: Vec<OpenTask>,
     participant: ParticipantId,
     request: &CheckInRequest,
     now: Timestamp,
-) -> Result<AheadOutcome> {
+) -> Result<Step<Vec<(OpenTask, bool)>>> {
     let held = match update_held(tx, participant, request, now).await? {
-        ReportedUpdate::Nothing => None,
-        ReportedUpdate::Update(held) => Some(held).filter(|held| tasks.iter().any(|open| open.task.id == held.task)),
-        ReportedUpdate::Unusable(found) => return Ok(AheadOutcome::Answer(found)),
+        Break(answer) => return Ok(Break(answer)),
+        Continue(held) => held.filter(|held| tasks.iter().any(|open| open.task.id == held.task)),
     };
     let mut open = Vec::with_capacity(tasks.len());
     let mut is_before = true;
@@ -47,13 +42,13 @@ pub(super) async fn trained_ahead(
             // A participant holds one update at a time: training for this task would replace it.
             Some(_) if held.as_ref().is_some_and(|held| !(held.is_overdue && is_before)) => continue,
             Some(ahead) => match to_train(tx, task, &ahead, participant, request, now).await? {
-                Some(train) => return Ok(AheadOutcome::Answer(CheckInOutcome::Train(Box::new(train)))),
+                Some(train) => return Ok(Break(CheckInAnswer::Train(Box::new(train)))),
                 None => false,
             },
         };
         open.push((waiting, may_join));
     }
-    Ok(AheadOutcome::Tasks(open))
+    Ok(Continue(open))
 }
 
 /// A finished update, usable in rounds.
@@ -64,26 +59,16 @@ struct UsableUpdate {
     is_overdue: bool,
 }
 
-/// The update reported by a participant.
-enum ReportedUpdate {
-    /// It reports none.
-    Nothing,
-    /// A usable update.
-    Update(UsableUpdate),
-    /// An update to discard, with the answer.
-    Unusable(CheckInOutcome),
-}
-
-/// The finished update reported by the participant.
+/// The finished update reported by the participant, if any. Breaks if it must be discarded.
 async fn update_held(
     tx: &mut Transaction<'_>,
     participant: ParticipantId,
     request: &CheckInRequest,
     now: Timestamp,
-) -> Result<ReportedUpdate> {
-    let Some(report) = request.training.filter(|report| report.ready) else { return Ok(ReportedUpdate::Nothing) };
+) -> Result<Step<Option<UsableUpdate>>> {
+    let Some(report) = request.training.filter(|report| report.ready) else { return Ok(Continue(None)) };
     let task = tx.task(report.task).await?.filter(|task| !task.status.is_terminal());
-    let unusable = |reason| Ok(ReportedUpdate::Unusable(CheckInOutcome::Discard(report.task, report.serial, reason)));
+    let unusable = |reason| Ok(Break(CheckInAnswer::Discard(report.task, report.serial, reason)));
     let Some((task, ahead)) = task.and_then(|task| task.spec.ahead().map(|ahead| (task, ahead))) else {
         return unusable(DiscardReason::Unknown);
     };
@@ -91,7 +76,7 @@ async fn update_held(
     match standing(training.as_ref(), claim(request, task.id), task.model_version, ahead.staleness, now) {
         TrainingStatus::Ready { .. } => {
             let end = training.map(|training| training.granted_at.plus(ahead.training_deadline));
-            Ok(ReportedUpdate::Update(UsableUpdate { task: task.id, is_overdue: end.is_some_and(|end| end <= now) }))
+            Ok(Continue(Some(UsableUpdate { task: task.id, is_overdue: end.is_some_and(|end| end <= now) })))
         }
         TrainingStatus::Stale { .. } => unusable(DiscardReason::TooStale),
         TrainingStatus::Unknown | TrainingStatus::Training | TrainingStatus::Resting | TrainingStatus::Free => {

@@ -19,10 +19,9 @@ pub(super) fn sift(
 ) -> (Vec<OpenTask>, Vec<Question>) {
     let found = |task: TaskId| request.findings.iter().find(|finding| finding.task == task);
     let criteria = |task: &TaskRow| {
-        let selection = &task.spec.selection;
         // The reported number of examples makes this question redundant.
-        let least = selection.require.on_device().filter(|_| request.examples == 0);
-        selection.on_device.iter().cloned().chain(least).chain(task.spec.model.on_device()).collect::<Vec<_>>()
+        let least = task.spec.selection.require.on_device().filter(|_| request.examples == 0);
+        task.spec.on_device().chain(least).collect::<Vec<_>>()
     };
     let asks = |task: &&TaskRow| found(task.id).is_none() && !criteria(task).is_empty();
     let mut asking: Vec<_> = tasks.iter().map(|open| &open.task).filter(asks).collect();

@@ -23,10 +23,10 @@ pub(super) fn assigned(app: &App, participant: ParticipantId, work: RoundOffer) 
     let now = app.now();
     // A round closed in between has a remaining time of zero.
     let mut deadline_at = round.round.deadline_at().unwrap_or(now);
-    if round.round.state == RoundState::Sharing {
-        // Training comes after the shares.
-        deadline_at = deadline_at.plus(round.round.limits.collect.deadline());
-    }
+    // Training comes after the shares.
+    let collect = (round.round.state == RoundState::Sharing).then(|| round.round.limits.collect.deadline());
+    deadline_at = deadline_at.plus(collect.unwrap_or_default());
+    let collect_ms = collect.map(|collect| u64::try_from(collect.as_millis()).unwrap_or(u64::MAX));
     let Round { key, limits, cohort, .. } = round.round;
     let groups = limits.groups.map(|groups| groups.count);
     // The participants in the same sum.
@@ -35,7 +35,7 @@ pub(super) fn assigned(app: &App, participant: ParticipantId, work: RoundOffer) 
     let traceparent = app.traces.update(key, participant).map(|context| context.to_string());
     let when = AssignmentTiming { key, cohort, deadline_at, now };
     let assignment = assignment(app, task, base, plan, when)?;
-    let assignment = Assignment { provenance, update, groups, counted, traceparent, ..assignment };
+    let assignment = Assignment { provenance, update, groups, counted, traceparent, collect_ms, ..assignment };
     Ok(CheckInReply::Assigned(Box::new(assignment)))
 }
 
@@ -99,5 +99,6 @@ fn assignment(
         traceparent: None,
         deadline_at,
         remaining_ms: u64::try_from(deadline_at.since(now).as_millis()).unwrap_or(u64::MAX),
+        collect_ms: None,
     })
 }

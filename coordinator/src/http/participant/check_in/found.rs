@@ -1,5 +1,7 @@
 //! The possible results of a check-in.
 
+use std::ops::ControlFlow;
+
 use federation::id::TaskId;
 use federation::round::Assignment;
 use federation::training::Training;
@@ -15,6 +17,15 @@ use crate::rounds::base::RoundBase;
 
 /// The result of a check-in.
 pub(super) enum CheckInOutcome {
+    Answer(CheckInAnswer),
+    Waits(Waiting),
+}
+
+/// One step towards the result: the answer, or the data for the next step.
+pub(super) type Step<T> = ControlFlow<CheckInAnswer, T>;
+
+/// The answer to a participant that need not wait.
+pub(super) enum CheckInAnswer {
     Round(Box<RoundOffer>),
     /// The task of its data is over.
     Over(Box<OpenTask>),
@@ -28,16 +39,18 @@ pub(super) enum CheckInOutcome {
     Batch(Box<BatchStep>),
     /// A round needs its keys before the draw.
     Invited(Box<Invitation>),
-    /// It waits for these tasks.
-    Nothing {
-        tasks: Vec<TaskId>,
-        /// Its refusals of tasks.
-        refused: Vec<TaskRefusal>,
-        /// The round with its keys and a pending draw.
-        awaited: Option<Box<Invitation>>,
-        /// The rounds in need of its keys, in the order of [`crate::rounds::selection::contests::sort`].
-        rounds: Vec<SelectingRound>,
-    },
+}
+
+/// The wait of a participant without work.
+pub(super) struct Waiting {
+    /// The tasks that it waits for.
+    pub(super) tasks: Vec<TaskId>,
+    /// Its refusals of tasks.
+    pub(super) refused: Vec<TaskRefusal>,
+    /// The round with its keys and a pending draw.
+    pub(super) awaited: Option<Box<Invitation>>,
+    /// The rounds in need of its keys, in the order of [`crate::rounds::selection::contests::sort`].
+    pub(super) rounds: Vec<SelectingRound>,
 }
 
 pub(super) struct RoundOffer {

@@ -1,5 +1,7 @@
 //! Determines the result of a check-in.
 
+use std::ops::ControlFlow::{Break, Continue};
+
 use federation::id::{Attempt, ParticipantId, TaskId};
 use federation::round::Assignment;
 use federation::task_status::TaskStatus;
@@ -9,27 +11,23 @@ use store::entity::participant::Certificates;
 use store::entity::task::TaskRow;
 use store::{Store, StoreError, Transaction};
 use task_spec::Solver;
-use wire::participant::{CheckInRequest, Counted, Declined, RoundKeys, TaskRefusal};
+use wire::participant::{CheckInRequest, Counted, Declined, Question, RoundKeys, TaskRefusal};
 
-use super::ahead::{AheadOutcome, trained_ahead};
+use super::ahead::trained_ahead;
 use super::ask::sift;
 use super::batch::{Batched, batched};
-use super::found::{CheckInOutcome, RoundOffer};
+use super::found::{CheckInAnswer, CheckInOutcome, RoundOffer, Step, Waiting};
 use crate::http::app::App;
 use crate::http::reply::problem::Result;
 use crate::records::provenance;
 use crate::rounds::base;
 use crate::rounds::selection::contests;
 
-/// The state of a participant, as read from rows.
-enum Lookup {
-    Found(CheckInOutcome),
-    /// It may join these tasks' rounds, or wait for them.
-    Open {
-        tasks: Vec<TaskId>,
-        /// Rounds in need of keys before the draw.
-        rounds: Vec<(TaskRow, SelectingRound)>,
-    },
+/// The tasks whose rounds a participant may join or wait for.
+struct OpenRounds {
+    tasks: Vec<TaskId>,
+    /// Rounds in need of keys before the draw.
+    rounds: Vec<(TaskRow, SelectingRound)>,
 }
 
 /// Reads the tasks with possible work for a participant, and its valid certificates.
@@ -55,17 +53,17 @@ pub(super) async fn look(
         let _ = app.check_ins.withdraw(participant, open.task.id);
     }
     let refused: Vec<_> = open.iter().filter_map(|open| refusal(request, open.task.id)).collect();
-    let sight = match from_open_tasks(open, participant, request, now) {
-        Some(sight) => sight,
+    let found = match from_open_tasks(open, participant, request, now) {
+        Some(found) => found,
         None => {
             let look =
                 app.store.read("look_for_work", |tx| Box::pin(read_candidates(app, tx, participant, request, now)));
             look.await?
         }
     };
-    let (mut tasks, joinable) = match sight {
-        Lookup::Found(outcome) => return Ok(outcome),
-        Lookup::Open { tasks, rounds } => (tasks, rounds),
+    let OpenRounds { mut tasks, rounds: joinable } = match found {
+        Break(answer) => return Ok(CheckInOutcome::Answer(answer)),
+        Continue(open) => open,
     };
     let joined: Vec<_> = joinable.iter().map(|(task, _)| task.id).collect();
     let mut waiting = Vec::with_capacity(joinable.len());
@@ -73,7 +71,7 @@ pub(super) async fn look(
         match batched(app, participant, request, &round, &joined).await? {
             Batched::Yes => waiting.push(round),
             Batched::No => tasks.retain(|task| *task != round.0.id),
-            Batched::Step(step) => return Ok(CheckInOutcome::Batch(step)),
+            Batched::Step(step) => return Ok(CheckInOutcome::Answer(CheckInAnswer::Batch(step))),
         }
     }
     let mut rounds: Vec<_> = waiting.iter().map(|(_, round)| *round).collect();
@@ -81,7 +79,7 @@ pub(super) async fn look(
     let held = request.keys.as_ref().map(RoundKeys::attempt_key);
     let chosen = app.contests.choose(&app.store, &rounds, held, now).await?;
     let Some((task, round)) = waiting.iter().find(|(_, round)| Some(round.attempt) == chosen) else {
-        return Ok(CheckInOutcome::Nothing { tasks, refused, awaited: None, rounds });
+        return Ok(CheckInOutcome::Waits(Waiting { tasks, refused, awaited: None, rounds }));
     };
     let invitation = Box::new(app.invitations.of(&app.store, &app.models, &app.mus, task, *round).await?);
     if held != chosen {
@@ -90,11 +88,12 @@ pub(super) async fn look(
             && !release(app, participant, *attempt).await?
         {
             // The round with its keys has drawn it, so it gets an assignment instead of an invitation.
-            return Ok(CheckInOutcome::Nothing { tasks: Vec::new(), refused, awaited: None, rounds: Vec::new() });
+            let waiting = Waiting { tasks: Vec::new(), refused, awaited: None, rounds: Vec::new() };
+            return Ok(CheckInOutcome::Waits(waiting));
         }
-        return Ok(CheckInOutcome::Invited(invitation));
+        return Ok(CheckInOutcome::Answer(CheckInAnswer::Invited(invitation)));
     }
-    Ok(CheckInOutcome::Nothing { tasks, refused, awaited: Some(invitation), rounds })
+    Ok(CheckInOutcome::Waits(Waiting { tasks, refused, awaited: Some(invitation), rounds }))
 }
 
 /// Withdraws a participant's keys from a round, before it sends others. Returns false if it was drawn.
@@ -120,15 +119,13 @@ fn from_open_tasks(
     participant: ParticipantId,
     request: &CheckInRequest,
     now: Timestamp,
-) -> Option<Lookup> {
+) -> Option<Step<OpenRounds>> {
     let needs_more = |open: &OpenTask| open.awaits_it || open.task.spec.ahead().is_some();
     if request.training.is_some_and(|report| report.ready) || open.iter().any(needs_more) {
         return None;
     }
-    Some(match suiting(open, participant, request, now) {
-        Suiting::Found(outcome) => Lookup::Found(outcome),
-        Suiting::Tasks(tasks) => joining(tasks.iter().map(|open| (open, true)), request),
-    })
+    let tasks = suiting(open, participant, request, now);
+    Some(tasks.map_continue(|tasks| joining(tasks.iter().map(|open| (open, true)), request)))
 }
 
 /// Decides with further reads.
@@ -138,23 +135,21 @@ async fn read_candidates(
     participant: ParticipantId,
     request: &CheckInRequest,
     now: Timestamp,
-) -> Result<Lookup> {
+) -> Result<Step<OpenRounds>> {
     let name = request.task.as_deref();
     let open = tx.open_tasks(participant, name).await?;
     if let Some(place) = tx.pending_assignment(participant).await?
         && let Some(OpenTask { task, .. }) = open.iter().find(|open| open.task.id == place.attempt.task)
         && let Some(work) = work(app, tx, place, task).await?
     {
-        return Ok(Lookup::Found(CheckInOutcome::Round(Box::new(work))));
+        return Ok(Break(CheckInAnswer::Round(Box::new(work))));
     }
     let tasks = match suiting(open, participant, request, now) {
-        Suiting::Found(outcome) => return Ok(Lookup::Found(outcome)),
-        Suiting::Tasks(tasks) => tasks,
+        Break(answer) => return Ok(Break(answer)),
+        Continue(tasks) => tasks,
     };
-    Ok(match trained_ahead(tx, tasks, participant, request, now).await? {
-        AheadOutcome::Answer(outcome) => Lookup::Found(outcome),
-        AheadOutcome::Tasks(tasks) => joining(tasks.iter().map(|(open, may_join)| (open, *may_join)), request),
-    })
+    let tasks = trained_ahead(tx, tasks, participant, request, now).await?;
+    Ok(tasks.map_continue(|tasks| joining(tasks.iter().map(|(open, may_join)| (open, *may_join)), request)))
 }
 
 /// The assignment for a place in a round of `task`.
@@ -181,22 +176,29 @@ async fn work(
     Ok(Some(RoundOffer { place, task: task.clone(), round, base, provenance, update, plan, counted }))
 }
 
-/// The decision from a participant's reported properties.
-enum Suiting {
-    Found(CheckInOutcome),
-    Tasks(Vec<OpenTask>),
-}
-
 /// The tasks accepting this participant, by its reported properties. The draw decides the rest.
-fn suiting(mut open: Vec<OpenTask>, participant: ParticipantId, request: &CheckInRequest, now: Timestamp) -> Suiting {
+fn suiting(
+    mut open: Vec<OpenTask>,
+    participant: ParticipantId,
+    request: &CheckInRequest,
+    now: Timestamp,
+) -> Step<Vec<OpenTask>> {
     if request.task.is_none() {
         open.retain(|open| suits(open, request.examples));
     } else if let Some(over) = open.iter().position(|open| open.task.status.is_terminal()) {
-        return Suiting::Found(CheckInOutcome::Over(Box::new(open.swap_remove(over))));
+        let over = open.swap_remove(over);
+        let is_known = request.findings.iter().any(|finding| finding.task == over.task.id);
+        return Break(match over.task.spec.table_rules() {
+            // Whether its SDK can read the answer.
+            Some(rules) if !is_known => {
+                CheckInAnswer::Asked(vec![Question { task: over.task.id, criteria: vec![rules] }])
+            }
+            Some(_) | None => CheckInAnswer::Over(Box::new(over)),
+        });
     }
     open.retain(|open| refusal(request, open.task.id).is_none());
     let (open, questions) = sift(open, request, participant, now);
-    if questions.is_empty() { Suiting::Tasks(open) } else { Suiting::Found(CheckInOutcome::Asked(questions)) }
+    if questions.is_empty() { Continue(open) } else { Break(CheckInAnswer::Asked(questions)) }
 }
 
 /// Whether the task accepts a participant with these labels and this number of examples; 0 means unknown.
@@ -221,14 +223,14 @@ pub(super) fn has_labels(OpenTask { task, labels, .. }: &OpenTask) -> bool {
 }
 
 /// The participant's tasks, each with whether it may join the next round, and the undrawn secure-aggregation rounds among them.
-fn joining<'a>(tasks: impl Iterator<Item = (&'a OpenTask, bool)> + Clone, request: &CheckInRequest) -> Lookup {
+fn joining<'a>(tasks: impl Iterator<Item = (&'a OpenTask, bool)> + Clone, request: &CheckInRequest) -> OpenRounds {
     let needs_keys = |(open, may_join): (&OpenTask, bool)| {
         let round = open.selecting.filter(|_| may_join && open.task.spec.secure_aggregation.enabled)?;
         let declines = |declined: Declined| declined.task == open.task.id && declined.sent >= round.attempt.round;
         // The participant declined this round; it waits for one it may join.
         (!request.declined.is_some_and(declines)).then(|| (open.task.clone(), round))
     };
-    Lookup::Open {
+    OpenRounds {
         rounds: tasks.clone().filter_map(needs_keys).collect(),
         tasks: tasks.map(|(open, _)| open.task.id).collect(),
     }

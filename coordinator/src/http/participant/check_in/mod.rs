@@ -21,12 +21,12 @@ use federation::id::{Digest, ParticipantId, TaskId};
 use store::entity::check_in::CheckInKeys;
 use store::entity::open_task::SelectingRound;
 use task_spec::is_name;
-use wire::participant::{BatchReport, CheckInReply, CheckInRequest, MAX_FINDINGS, RoundKeys};
+use wire::participant::{BatchReport, CheckInReply, CheckInRequest, Finding, MAX_FINDINGS, RoundKeys};
 use wire::route;
 
 use self::ahead::claim;
 use self::assignment::{assigned, to_train};
-use self::found::CheckInOutcome;
+use self::found::{CheckInAnswer, CheckInOutcome, Waiting};
 use self::invitations::judge;
 use self::look::{glance, look};
 use self::over::over;
@@ -83,36 +83,11 @@ pub(in crate::http) async fn check_in(
     let kept = loop {
         let kept = kept(&open, &request);
         let rounds = match look(&app, participant.id, open, &request, app.now()).await? {
-            CheckInOutcome::Round(work) => {
+            CheckInOutcome::Answer(answer) => {
                 guard.tasks.clear();
-                return assigned(&app, participant.id, *work).map(Json);
+                return respond(&app, participant.id, answer, &request.findings).await.map(Json);
             }
-            CheckInOutcome::Over(task) => {
-                guard.tasks.clear();
-                return over(&app, *task).await.map(Json);
-            }
-            CheckInOutcome::Train(train) => {
-                guard.tasks.clear();
-                return to_train(&app, participant.id, *train).map(Json);
-            }
-            CheckInOutcome::Discard(task, serial, reason) => {
-                guard.tasks.clear();
-                metrics::counter!("tributary_updates_discarded_total", "reason" => reason.as_str()).increment(1);
-                return Ok(Json(CheckInReply::Discard { task, serial, reason }));
-            }
-            CheckInOutcome::Batch(step) => {
-                guard.tasks.clear();
-                return Ok(Json(CheckInReply::Batch(step)));
-            }
-            CheckInOutcome::Invited(invitation) => {
-                guard.tasks.clear();
-                return Ok(Json(CheckInReply::Invited(invitation)));
-            }
-            CheckInOutcome::Asked(questions) => {
-                guard.tasks.clear();
-                return Ok(Json(CheckInReply::Asked { questions }));
-            }
-            CheckInOutcome::Nothing { tasks, refused, awaited, rounds } => {
+            CheckInOutcome::Waits(Waiting { tasks, refused, awaited, rounds }) => {
                 withdraw(&app, participant.id, &request);
                 let keys = awaited.map(|invitation| judge(&app, participant.id, &invitation, &request)).transpose()?;
                 let refused = refused.iter().map(|refusal| (refusal.task, Some(refusal.reason.as_str())));
@@ -142,6 +117,27 @@ pub(in crate::http) async fn check_in(
     let pause = app.check_ins.come_back(wait, &app.random);
     let after = if app.shutdown.is_cancelled() { RESTART + pause } else { pause };
     Ok(Json(CheckInReply::ComeBack { after_ms: u64::try_from(after.as_millis()).unwrap_or(u64::MAX), waiting_for }))
+}
+
+/// Answers a participant that need not wait.
+async fn respond(
+    app: &App,
+    participant: ParticipantId,
+    answer: CheckInAnswer,
+    findings: &[Finding],
+) -> Result<CheckInReply> {
+    match answer {
+        CheckInAnswer::Round(work) => assigned(app, participant, *work),
+        CheckInAnswer::Over(task) => over(app, *task, findings).await,
+        CheckInAnswer::Train(train) => to_train(app, participant, *train),
+        CheckInAnswer::Discard(task, serial, reason) => {
+            metrics::counter!("tributary_updates_discarded_total", "reason" => reason.as_str()).increment(1);
+            Ok(CheckInReply::Discard { task, serial, reason })
+        }
+        CheckInAnswer::Batch(step) => Ok(CheckInReply::Batch(step)),
+        CheckInAnswer::Invited(invitation) => Ok(CheckInReply::Invited(invitation)),
+        CheckInAnswer::Asked(questions) => Ok(CheckInReply::Asked { questions }),
+    }
 }
 
 /// Resolves when another round than the one with the participant's keys is chosen; pending if there is only one.

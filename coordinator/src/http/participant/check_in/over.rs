@@ -6,7 +6,7 @@ use store::entity::open_task::OpenTask;
 use store::entity::task::TaskRow;
 use store::{StoreError, Transaction};
 use task_spec::TaskSpec;
-use wire::participant::{CheckInReply, FinalModel, ModelRef};
+use wire::participant::{CheckInReply, FinalModel, Finding, ModelRef};
 use wire::provenance::SignedProvenance;
 
 use super::look::has_labels;
@@ -14,10 +14,12 @@ use crate::http::app::App;
 use crate::http::reply::problem::Result;
 use crate::records::provenance;
 
-/// The answer to a participant of an ended task: the same for every participant with suitable labels, drawn or not.
-pub(super) async fn over(app: &App, open: OpenTask) -> Result<CheckInReply> {
-    let is_told = has_labels(&open) && open.task.spec.analytics.is_none();
-    let task = open.task.id;
+/// The answer to a participant of an ended task: the same for every participant with suitable labels, drawn or not. An SDK that has not
+/// reported to read tables as the task has them gets no model: it may be too old to read the answer.
+pub(super) async fn over(app: &App, open: OpenTask, findings: &[Finding]) -> Result<CheckInReply> {
+    let (spec, task) = (&open.task.spec, open.task.id);
+    let is_new = || findings.iter().any(|finding| finding.task == task && finding.eligible);
+    let is_told = has_labels(&open) && spec.analytics.is_none() && (!spec.needs_latest_table() || is_new());
     let model = if is_told { final_model(app, open.task).await? } else { None };
     Ok(CheckInReply::TaskOver { task, model: model.map(Box::new) })
 }

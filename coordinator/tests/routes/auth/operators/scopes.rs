@@ -39,6 +39,7 @@ fn operators_routes() -> BTreeMap<String, Is> {
                 route::ROUND,
                 route::ASSIGNMENTS,
                 route::TASK_PRIVACY,
+                route::TASK_PRIVACY_EXPORT,
                 route::MODELS,
                 route::MODEL,
                 route::MODEL_PARAMETERS,

@@ -107,6 +107,32 @@ async fn task_with_a_graph_asks_for_its_format() {
 }
 
 #[tokio::test]
+async fn task_with_holes_in_its_table_asks_for_the_rules() {
+    let t = TestCoordinator::start().await;
+    let (_, who) = t.enroll("a").await;
+    let criterion = json!({ "attribute": "table_version", "at_least": 2.0 });
+    let label = json!({ "column": "sick", "one_of": ["no", "yes"] });
+    for (name, features, asks) in [
+        ("plain", json!([{ "column": "age", "low": 0, "high": 120 }]), false),
+        ("filled", json!([{ "column": "age", "missing": 7 }]), true),
+        ("others", json!([{ "column": "ward", "one_of": ["icu"], "other": true }]), true),
+    ] {
+        let mut spec = small_task();
+        spec["name"] = json!(name);
+        spec["model"]["table"] = json!({ "features": features, "label": label });
+        let task = t.create_task(&spec).await;
+        t.work().await;
+        let reply = t.check_in(&who, name).await;
+        let CheckInReply::Asked { questions } = reply else {
+            assert!(!asks, "{name}");
+            continue;
+        };
+        assert_eq!(serde_json::to_value(questions).unwrap(), json!([{ "task": task, "criteria": [criterion] }]));
+        assert!(asks, "{name}");
+    }
+}
+
+#[tokio::test]
 async fn who_does_not_say_how_many_examples_it_has_is_asked_whether_they_are_enough() {
     let t = TestCoordinator::start().await;
     let mut spec = small_task();

@@ -36,10 +36,11 @@ async fn a_round_under_secure_aggregation_invites_before_it_draws() {
     let place = world.members[0].assigned(&world.t).await;
     assert_eq!((place.cohort, place.secure_aggregation.as_ref()), (3, Some(&invitation.terms)));
     // Training comes after the shares: both deadlines are its time.
-    assert_eq!(place.remaining_ms, 1_200_000);
+    assert_eq!((place.remaining_ms, place.collect_ms), (1_200_000, Some(600_000)));
     world.assign(|_| true).await;
     world.act(RoundState::Sharing, |_| true).await;
-    assert_eq!(world.members[0].assigned(&world.t).await.remaining_ms, 600_000);
+    let place = world.members[0].assigned(&world.t).await;
+    assert_eq!((place.remaining_ms, place.collect_ms), (600_000, None));
 }
 
 #[tokio::test]

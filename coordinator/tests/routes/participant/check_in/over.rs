@@ -53,6 +53,28 @@ async fn all_are_told_the_same_last_version_with_its_record_whoever_made_it() {
 }
 
 #[tokio::test]
+async fn version_with_newer_rules_for_tables_is_for_who_knows_them() {
+    let t = TestCoordinator::start().await;
+    let mut spec = small_task();
+    let label = json!({ "column": "sick", "one_of": ["no", "yes"] });
+    spec["model"]["table"] = json!({ "features": [{ "column": "age", "missing": 7 }], "label": label });
+    let task = t.create_task(&spec).await;
+    let (_, who) = t.enroll("a").await;
+    cancel(&t, "small").await;
+    let CheckInReply::Asked { questions } = t.check_in(&who, "small").await else { panic!("it is not asked") };
+    let asked = json!([{ "task": task, "criteria": [{ "attribute": "table_version", "at_least": 2.0 }] }]);
+    assert_eq!(serde_json::to_value(questions).unwrap(), asked);
+    for (knows, has_model) in [(true, true), (false, false)] {
+        let findings = json!([{ "task": task, "eligible": knows }]);
+        let body = json!({ "task": "small", "examples": 10, "wait_ms": 0, "findings": findings });
+        let CheckInReply::TaskOver { model, .. } = t.post(&who, route::CHECK_IN, &body).await.read() else {
+            panic!("it is not over")
+        };
+        assert_eq!(model.is_some(), has_model);
+    }
+}
+
+#[tokio::test]
 async fn a_task_without_a_round_ends_with_the_version_that_it_began_with() {
     let t = TestCoordinator::start().await;
     t.create_task(&small_task()).await;

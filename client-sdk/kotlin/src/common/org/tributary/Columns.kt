@@ -12,6 +12,9 @@ public class Column private constructor(private val name: String, private val el
     /** For an input of integers, such as ids from 0 on. */
     public constructor(name: String, integers: LongArray) : this(name, ColumnElements.Integers(bytes(integers)))
 
+    /** For an input of truth values, such as a mask. */
+    public constructor(name: String, truths: BooleanArray) : this(name, ColumnElements.Truths(bytes(truths)))
+
     internal fun native() = org.tributary.ffi.Column(name, elements)
 }
 

@@ -24,6 +24,9 @@ internal fun bytes(integers: LongArray): ByteArray {
     return bytes.array()
 }
 
+/** Truth values as the library takes them: a byte each. */
+internal fun bytes(truths: BooleanArray): ByteArray = ByteArray(truths.size) { if (truths[it]) 1 else 0 }
+
 /** Floats as the library gives them. */
 internal fun floats(bytes: ByteArray): FloatArray {
     val floats = ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN).asFloatBuffer()

@@ -1,16 +1,23 @@
 //! Convolutions as products with the windows of an image, one image and group at a time.
 
+mod depthwise;
 mod direct;
 mod frames;
+mod group;
 mod windows;
+
+#[cfg(test)]
+mod tests;
 
 use graph::Convolution;
 
 use self::direct::Direct;
+use self::group::Group;
 use self::windows::Windows;
-use crate::train::graph::context::{Context, Gradients, vectorized};
+use crate::train::graph::context::{Context, Gradients};
+use crate::train::graph::kernels::math::sum;
 use crate::train::graph::kernels::packing::Matrix;
-use crate::train::graph::kernels::product::{Into, Left};
+use crate::train::graph::kernels::product::{Into, Left, product};
 use crate::train::graph::tensor::Operand;
 
 /// The parts of a convolution's tensors for one image and group.
@@ -34,14 +41,37 @@ impl Layer {
         (0..self.images).map(|image| image * self.groups + group).collect()
     }
 
-    /// The convolution without windows, if it is faster.
-    fn direct(&self) -> Option<Direct> {
-        if self.is_depthwise() { None } else { Direct::new(self.windows, self.outputs) }
+    fn way(&self) -> Way {
+        if self.windows.channels == 1 && self.groups > 1 {
+            Way::Depthwise
+        } else if self.windows.is_pointwise() {
+            Way::Pointwise
+        } else {
+            Direct::new(self.windows, self.outputs).map_or(Way::Windows, Way::Direct)
+        }
     }
+}
 
-    /// Whether each channel is convolved by itself.
-    fn is_depthwise(&self) -> bool {
-        self.windows.channels == 1 && self.groups > 1
+/// How a convolution is computed.
+enum Way {
+    Direct(Direct),
+    /// Each channel by itself.
+    Depthwise,
+    /// Products of the weights with pixels.
+    Pointwise,
+    /// Products of the weights with copies of windows.
+    Windows,
+}
+
+/// Calls `visit` with the parts of two tensors that have these numbers and sizes.
+fn each_part(
+    numbers: &[usize],
+    (from, from_size): (&[f32], usize),
+    (to, to_size): (&mut [f32], usize),
+    mut visit: impl FnMut(&[f32], &mut [f32]),
+) {
+    for number in numbers {
+        visit(&from[number * from_size..][..from_size], &mut to[number * to_size..][..to_size]);
     }
 }
 
@@ -57,7 +87,7 @@ fn add_bias(bias: &[f32], plane: usize, y: &mut [f32]) {
 fn add_bias_gradient(dy: &[f32], plane: usize, dbias: &mut [f32]) {
     let channels = dbias.len();
     for (channel, dy) in dy.chunks_exact(plane).enumerate() {
-        dbias[channel % channels] += dy.iter().sum::<f32>();
+        dbias[channel % channels] += sum(dy);
     }
 }
 
@@ -68,49 +98,26 @@ pub(super) fn conv(conv: &Convolution, inputs: &[Operand<'_>], result: &[usize],
     let (places, depth) = (windows.places(), windows.depth());
     for (group, weights) in weights.chunks_exact(outputs * depth).enumerate() {
         let numbers = layer.numbers(group);
-        if let Some(direct) = layer.direct() {
-            direct.forward(x, &numbers, weights, y, context);
-            continue;
-        }
-        for number in numbers {
-            let image = &x[number * windows.image()..][..windows.image()];
-            let y = &mut y[number * outputs * places..][..outputs * places];
-            if layer.is_depthwise() {
-                vectorized(
-                    context.arch,
-                    y,
-                    #[inline(always)]
-                    |y| depthwise(&windows, image, weights, y),
-                );
-            } else {
+        let (images, results) = ((x, windows.image()), (&mut *y, outputs * places));
+        let rows = Matrix::dense(weights, outputs, depth);
+        match layer.way() {
+            Way::Direct(direct) => direct.forward(x, &numbers, weights, y, context),
+            Way::Depthwise => each_part(&numbers, images, results, |image, y| {
+                depthwise::forward(&windows, image, weights, y, context);
+            }),
+            Way::Pointwise => each_part(&numbers, images, results, |image, y| {
+                let image = Matrix::dense(image, depth, places);
+                product(context.arch, &mut context.scratch, rows, image, Into::Replace, y);
+            }),
+            Way::Windows => each_part(&numbers, images, results, |image, y| {
                 let left = Left { values: weights, step: depth, rows: outputs, length: depth };
                 windows.multiply(left, image, Into::Replace, y, context);
-            }
+            }),
         }
     }
     if let Some(bias) = inputs.get(2) {
         add_bias(bias.f32(), places, y);
     }
-}
-
-/// The results of one channel.
-#[inline(always)]
-fn depthwise(windows: &Windows, image: &[f32], weights: &[f32], y: &mut [f32]) {
-    let (places, depth, step) = (windows.places(), windows.depth(), windows.stride.width);
-    y.fill(0.0);
-    windows.runs(
-        #[inline(always)]
-        |index: usize, place: usize, start: usize, length: usize| {
-            for (y, weights) in y.chunks_exact_mut(places).zip(weights.chunks_exact(depth)) {
-                let (y, weight) = (&mut y[place..place + length], weights[index]);
-                if step == 1 {
-                    y.iter_mut().zip(&image[start..start + length]).for_each(|(y, x)| *y += weight * x);
-                } else {
-                    y.iter_mut().zip(image[start..].iter().step_by(step)).for_each(|(y, x)| *y += weight * x);
-                }
-            }
-        },
-    );
 }
 
 pub(super) fn conv_back(
@@ -123,107 +130,71 @@ pub(super) fn conv_back(
 ) {
     let (x, weights) = (inputs[0].f32(), inputs[1].f32());
     let layer = Layer::of(conv, inputs[0].shape, inputs[1].shape, result);
-    let Layer { windows, outputs, .. } = layer;
-    let (places, depth, size) = (windows.places(), windows.depth(), windows.image());
-    let image = |number: usize| number * size..(number + 1) * size;
-    let result = |number: usize| number * outputs * places..(number + 1) * outputs * places;
-    let direct = layer.direct();
-    if let Some(dw) = gradients.of(1) {
-        for (group, dw) in dw.chunks_exact_mut(outputs * depth).enumerate() {
-            let numbers = layer.numbers(group);
-            if let Some(direct) = direct {
-                direct.weight_gradient((x, dy), &numbers, dw, context);
-                continue;
-            }
-            let pairs = numbers.into_iter().map(|number| (&x[image(number)], &dy[result(number)]));
-            if layer.is_depthwise() {
-                for (image, dy) in pairs {
-                    vectorized(
-                        context.arch,
-                        &mut *dw,
-                        #[inline(always)]
-                        |dw| depthwise_weights(&windows, image, dy, dw),
-                    );
-                }
-            } else {
-                windows.add_gradient(pairs, dw, context);
-            }
+    let size = layer.outputs * layer.windows.depth();
+    let into = [gradients.begin(0), gradients.begin(1)];
+    for (number, weights) in weights.chunks_exact(size).enumerate() {
+        let numbers = layer.numbers(number);
+        let mut group = Group { x, dy, weights, first: number * size, numbers, into };
+        if let Way::Direct(direct) = layer.way() {
+            direct.backward(&group, gradients, context);
+            group.into = [into[0].filter(|_| !direct.has_image_gradient()), None];
         }
-    }
-    if let Some(dx) = gradients.of(0) {
-        let mut packed = Vec::new();
-        for (group, weights) in weights.chunks_exact(outputs * depth).enumerate() {
-            let numbers = layer.numbers(group);
-            if let Some(direct) = direct.filter(Direct::has_image_gradient) {
-                direct.image_gradient(dy, &numbers, weights, dx, context);
-                continue;
-            }
-            let left = Left::of(Matrix::dense(weights, outputs, depth).transposed(), &mut packed);
-            for number in numbers {
-                let (dy, dx) = (&dy[result(number)], &mut dx[image(number)]);
-                if layer.is_depthwise() {
-                    vectorized(
-                        context.arch,
-                        dx,
-                        #[inline(always)]
-                        |dx| depthwise_image(&windows, weights, dy, dx),
-                    );
-                } else {
-                    windows.spread(left, dy, dx, context);
-                }
-            }
-        }
+        layer.images_back(&group, gradients, context);
+        layer.weights_back(&group, gradients, context);
     }
     if let Some(dbias) = gradients.of(2) {
-        add_bias_gradient(dy, places, dbias);
+        add_bias_gradient(dy, layer.windows.places(), dbias);
     }
 }
 
-#[inline(always)]
-fn depthwise_weights(windows: &Windows, image: &[f32], dy: &[f32], dw: &mut [f32]) {
-    let (places, depth, step) = (windows.places(), windows.depth(), windows.stride.width);
-    windows.runs(
-        #[inline(always)]
-        |index: usize, place: usize, start: usize, length: usize| {
-            for (dy, dw) in dy.chunks_exact(places).zip(dw.chunks_exact_mut(depth)) {
-                let dy = &dy[place..place + length];
-                dw[index] += if step == 1 {
-                    dot(dy, &image[start..start + length])
-                } else {
-                    dy.iter().zip(image[start..].iter().step_by(step)).map(|(dy, x)| dy * x).sum::<f32>()
-                };
+impl Layer {
+    /// Computes the gradient of a group's images.
+    fn images_back(&self, group: &Group<'_>, gradients: &mut Gradients<'_>, context: &mut Context) {
+        let (Some(into), Some(dx)) = (group.into[0], gradients.of(0)) else { return };
+        let Self { windows, outputs, .. } = *self;
+        let (places, depth) = (windows.places(), windows.depth());
+        let (results, images) = ((group.dy, outputs * places), (dx, windows.image()));
+        let turned = Matrix::dense(group.weights, outputs, depth).transposed();
+        match self.way() {
+            Way::Depthwise => each_part(&group.numbers, results, images, |dy, dx| {
+                depthwise::image_gradient(&windows, group.weights, dy, (into, dx), context);
+            }),
+            Way::Pointwise => each_part(&group.numbers, results, images, |dy, dx| {
+                let dy = Matrix::dense(dy, outputs, places);
+                product(context.arch, &mut context.scratch, turned, dy, into, dx);
+            }),
+            Way::Direct(_) | Way::Windows => {
+                let mut packed = Vec::new();
+                let left = Left::of(turned, &mut packed);
+                each_part(&group.numbers, results, images, |dy, dx| {
+                    into.prepare(dx);
+                    windows.spread(left, dy, dx, context);
+                });
             }
-        },
-    );
-}
-
-/// The sum of products, in several lanes.
-#[inline(always)]
-fn dot(a: &[f32], b: &[f32]) -> f32 {
-    let mut lanes = [0.0; 16];
-    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<16>(), b.as_chunks::<16>());
-    for (a, b) in a.iter().zip(b) {
-        lanes.iter_mut().zip(a).zip(b).for_each(|((lane, a), b)| *lane += a * b);
+        }
     }
-    lanes.iter().sum::<f32>() + a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum::<f32>()
-}
 
-#[inline(always)]
-fn depthwise_image(windows: &Windows, weights: &[f32], dy: &[f32], dx: &mut [f32]) {
-    let (places, depth, step) = (windows.places(), windows.depth(), windows.stride.width);
-    windows.runs(
-        #[inline(always)]
-        |index: usize, place: usize, start: usize, length: usize| {
-            for (dy, weights) in dy.chunks_exact(places).zip(weights.chunks_exact(depth)) {
-                let (dy, weight) = (&dy[place..place + length], weights[index]);
-                if step == 1 {
-                    dx[start..start + length].iter_mut().zip(dy).for_each(|(dx, dy)| *dx += weight * dy);
-                } else {
-                    dx[start..].iter_mut().step_by(step).zip(dy).for_each(|(dx, dy)| *dx += weight * dy);
-                }
+    /// Computes the gradient of a group's weights.
+    fn weights_back(&self, group: &Group<'_>, gradients: &mut Gradients<'_>, context: &mut Context) {
+        let (Some(into), Some(dw)) = (group.into[1], gradients.of(1)) else { return };
+        let Self { windows, outputs, .. } = *self;
+        let (places, results, size) = (windows.places(), outputs * windows.places(), windows.image());
+        let dw = &mut dw[group.first..][..group.weights.len()];
+        into.prepare(dw);
+        let part = |number: &usize| (&group.x[number * size..][..size], &group.dy[number * results..][..results]);
+        let pairs = group.numbers.iter().map(part);
+        match self.way() {
+            Way::Depthwise => {
+                pairs.for_each(|(image, dy)| depthwise::add_weight_gradient(&windows, image, dy, dw, context));
             }
-        },
-    );
+            Way::Pointwise => pairs.for_each(|(image, dy)| {
+                let image = Matrix::dense(image, windows.channels, places).transposed();
+                let dy = Matrix::dense(dy, outputs, places);
+                product(context.arch, &mut context.scratch, dy, image, Into::Add, dw);
+            }),
+            Way::Direct(_) | Way::Windows => windows.add_gradient(pairs, dw, context),
+        }
+    }
 }
 
 /// A transposed convolution: the windows are those of the result, at the places of the input.

@@ -78,6 +78,16 @@ impl Windows {
         self.channels * self.image.height * self.image.width
     }
 
+    /// Whether each window is a pixel: all windows of an image are the image.
+    pub(super) fn is_pointwise(&self) -> bool {
+        let is_one = |sizes: Sizes| sizes.area() == 1;
+        is_one(self.kernel)
+            && is_one(self.stride)
+            && self.before.height + self.before.width == 0
+            && self.places.height == self.image.height
+            && self.places.width == self.image.width
+    }
+
     /// Row of the image at a kernel's row and a place's row, if it is inside.
     #[inline(always)]
     fn row(&self, kernel: usize, place: usize) -> Option<usize> {

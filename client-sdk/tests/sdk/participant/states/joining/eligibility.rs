@@ -96,9 +96,9 @@ async fn graph_of_a_later_format_is_declined() {
     let graphs =
         |version| Criterion { attribute: "graph_version".into(), at_least: Some(version), ..Criterion::default() };
     let coordinator = Coordinator::new(1);
-    assert_eq!(run(&coordinator, vec![graphs(1.0)], Attributes::new).await, [true]);
+    assert_eq!(run(&coordinator, vec![graphs(2.0)], Attributes::new).await, [true]);
     let coordinator = Coordinator::new(1);
-    assert_eq!(run(&coordinator, vec![graphs(2.0)], speaks("de")).await, [false]);
+    assert_eq!(run(&coordinator, vec![graphs(3.0)], speaks("de")).await, [false]);
     assert_eq!(coordinator.count("fetch"), 0);
 }
 

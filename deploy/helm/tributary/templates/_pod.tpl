@@ -13,42 +13,9 @@ metadata:
   annotations:
     checksum/config: {{ include "tributary.config" $root | sha256sum }}
 spec:
-  serviceAccountName: {{ $name }}
-  automountServiceAccountToken: false
-  # Kubernetes would set TRIBUTARY_… variables after Services of such names, and the coordinator reads those as its own.
-  enableServiceLinks: false
+  {{- include "tributary.pod.common" (dict "root" $root "component" .component) | nindent 2 }}
   # Requests that were accepted have http.shutdown_timeout_ms (30 s); then running steps end and queued facts are written.
   terminationGracePeriodSeconds: 75
-  securityContext:
-    runAsNonRoot: true
-    runAsUser: 65532
-    runAsGroup: 65532
-    fsGroup: 65532
-    fsGroupChangePolicy: OnRootMismatch
-    seccompProfile: {type: RuntimeDefault}
-  {{- with $v.image.pullSecrets }}
-  imagePullSecrets:
-    {{- range . }}
-    - name: {{ . }}
-    {{- end }}
-  {{- end }}
-  topologySpreadConstraints:
-    {{- range $key := list "topology.kubernetes.io/zone" "kubernetes.io/hostname" }}
-    - maxSkew: 1
-      topologyKey: {{ $key }}
-      whenUnsatisfiable: ScheduleAnyway
-      labelSelector:
-        matchLabels:
-          {{- include "tributary.selector" (dict "root" $root "component" $.component) | nindent 10 }}
-    {{- end }}
-  {{- with $v.nodeSelector }}
-  nodeSelector:
-    {{- toYaml . | nindent 4 }}
-  {{- end }}
-  {{- with $v.tolerations }}
-  tolerations:
-    {{- toYaml . | nindent 4 }}
-  {{- end }}
   containers:
     - name: tributary
       image: {{ printf "%s@%s" $v.image.repository $v.image.digest }}
@@ -66,10 +33,7 @@ spec:
         {{- end }}
         {{- end }}
         - {name: health, containerPort: 8444, protocol: TCP}
-      securityContext:
-        allowPrivilegeEscalation: false
-        readOnlyRootFilesystem: true
-        capabilities: {drop: [ALL]}
+      securityContext: {{ include "tributary.container.security" . }}
       # Migrating and opening a large database come before the first answer.
       startupProbe:
         httpGet: {path: /healthz, port: health}
@@ -126,4 +90,46 @@ spec:
       configMap: {name: {{ .configMap }}}
       {{- end }}
     {{- end }}
+{{- end }}
+
+{{/* What the pods of all components have in common: called with root and component. */}}
+{{- define "tributary.pod.common" -}}
+serviceAccountName: {{ include "tributary.name" .root }}
+automountServiceAccountToken: false
+# Kubernetes would set TRIBUTARY_… variables after Services of such names, and the coordinator reads those as its own.
+enableServiceLinks: false
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: 65532
+  fsGroup: 65532
+  fsGroupChangePolicy: OnRootMismatch
+  seccompProfile: {type: RuntimeDefault}
+{{- with $.root.Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end }}
+topologySpreadConstraints:
+  {{- range $key := list "topology.kubernetes.io/zone" "kubernetes.io/hostname" }}
+  - maxSkew: 1
+    topologyKey: {{ $key }}
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels:
+        {{- include "tributary.selector" (dict "root" $.root "component" $.component) | nindent 8 }}
+  {{- end }}
+{{- with $.root.Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $.root.Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- define "tributary.container.security" -}}
+{allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}
 {{- end }}

@@ -51,6 +51,22 @@ pub(crate) async fn measurements(
     Ok(completed.map(|row| measured(metric, &row.round, &row.metrics)).collect())
 }
 
+/// The measurement of one version: by the round that started from it, which is the next after the one that published it. `None` if that
+/// round has not completed, or nobody measured in it.
+///
+/// # Errors
+/// Errors of the store.
+pub(crate) async fn measurement_of(
+    tx: &mut Transaction<'_>,
+    task: &TaskRow,
+    metric: &str,
+    version: u32,
+) -> Result<Option<Measured>, StoreError> {
+    let rows = tx.rounds(task.id, Some(version.saturating_add(2)), 1).await?;
+    let row = rows.iter().find(|row| row.round.base_version == version && row.round.state == RoundState::Completed);
+    Ok(row.and_then(|row| measured(metric, &row.round, &row.metrics)))
+}
+
 /// A cohort's measurement of its base version.
 pub(crate) fn measured(metric: &str, round: &Round, metrics: &[RoundMetric]) -> Option<Measured> {
     let metric = metrics.iter().find(|measured| measured.name == metric)?;

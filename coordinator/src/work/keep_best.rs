@@ -1,12 +1,12 @@
 //! The best version of a task: promotes it, and finds out whether the task still improves.
 
-use federation::gate::best::best;
+use federation::gate::best::{best, replaces};
 use federation::time::Timestamp;
 use store::Transaction;
 use store::entity::task::TaskRow;
 
 use super::StepError;
-use crate::maintenance::retention::measurements;
+use crate::maintenance::retention::{measurement_of, measurements};
 
 /// The outcome for a task after a completed round.
 #[derive(Debug, Default)]
@@ -27,11 +27,16 @@ pub(super) async fn promote_best(
     let mut improvement = Improvement { promoted: task.promoted_version, end: None };
     let Some(keep) = &task.spec.rounds.keep_best else { return Ok(improvement) };
     let mut measured = measurements(tx, task, &keep.metric, None).await?;
+    if let Some(promoted) = task.promoted_version {
+        let own = measurement_of(tx, task, &keep.metric, promoted).await?;
+        // After many rounds without a better version, its measurement is older than those that are compared.
+        if own.is_some() && !measured.contains(&own) {
+            measured.insert(0, own);
+        }
+    }
     let Some(now_best) = best(keep.better, measured.iter().copied()) else { return Ok(improvement) };
-    measured.pop();
-    let before = best(keep.better, measured).map(|best| best.measured.version);
     let version = now_best.measured.version;
-    if task.promoted_version != Some(version) && (task.promoted_version.is_none() || task.promoted_version == before) {
+    if replaces(keep.better, task.promoted_version, &measured) {
         let stored = tx.stored_version(task.id, version).await?;
         if stored.is_some_and(|stored| stored.removed_at.is_none()) {
             tx.promote_version(task.id, version, now).await?;

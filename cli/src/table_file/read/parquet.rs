@@ -125,13 +125,17 @@ fn check_compression(reader: &Reader, name: &str) -> Result<(), String> {
     let own = chunks.filter(|chunk| chunk.column_path().parts().first().is_some_and(|first| first == name));
     for chunk in own {
         match chunk.compression() {
-            Compression::UNCOMPRESSED | Compression::SNAPPY | Compression::GZIP(_) | Compression::BROTLI(_) => {}
-            other @ (Compression::LZO | Compression::LZ4 | Compression::LZ4_RAW | Compression::ZSTD(_)) => {
+            Compression::UNCOMPRESSED
+            | Compression::SNAPPY
+            | Compression::GZIP(_)
+            | Compression::BROTLI(_)
+            | Compression::ZSTD(_) => {}
+            other @ (Compression::LZO | Compression::LZ4 | Compression::LZ4_RAW) => {
                 let codec = format!("{other:?}");
                 let codec = codec.split('(').next().unwrap_or_default();
                 return Err(format!(
-                    "is compressed with {codec}, and a column must be compressed with Snappy, gzip or Brotli, or \
-                     not compressed; write the file so, for example with `compression=\"snappy\"`"
+                    "is compressed with {codec}, and a column must be compressed with Snappy, gzip, Brotli or \
+                     Zstandard, or not compressed; write the file so, for example with `compression=\"snappy\"`"
                 ));
             }
         }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use wire::audit::AuditKey;
-use wire::provenance::Provenance;
+use wire::provenance::{Provenance, SpentSoFar};
 use wire::{Digest, TaskId};
 
 use crate::command::model::read_signed;
@@ -26,6 +26,8 @@ struct Verdict {
     key: AuditKey,
     /// Whether the expected signing key was given.
     key_was_given: bool,
+    /// What the first record states about its task's privacy cost.
+    privacy: Option<SpentSoFar>,
     /// Number of levels below the first record.
     levels: usize,
     below: Vec<Below>,
@@ -38,6 +40,8 @@ struct Below {
     task: TaskId,
     version: u32,
     key: AuditKey,
+    /// What the record states about its task's privacy cost.
+    privacy: Option<SpentSoFar>,
 }
 
 /// Verifies the record in `file` and all records below it, which are among `below`: files, or folders of files.
@@ -61,26 +65,33 @@ pub(super) fn verify(file: &Path, below: &[PathBuf], key: Option<AuditKey>, outp
     }
     let mut below: Vec<_> = records.into_values().map(|(path, record)| Below::new(path, &record)).collect();
     below.sort_by(|one, next| one.path.cmp(&next.path));
-    let Provenance { task, version, coordinator, .. } = top;
-    let verdict = Verdict { task, version, key: coordinator, key_was_given: key.is_some(), levels, below };
+    let Provenance { task, version, coordinator, privacy, .. } = top;
+    let verdict = Verdict { task, version, key: coordinator, key_was_given: key.is_some(), privacy, levels, below };
     output.answer(&verdict, || told(&verdict));
     Ok(())
 }
 
 fn told(verdict: &Verdict) -> String {
-    let Verdict { task, version, key, below, levels, .. } = verdict;
-    let mut lines = vec![format!("The record of version {version} of task {task} is intact, signed by {key}.")];
-    lines.extend(below.iter().map(|Below { path, task, version, key }| {
-        format!("{}: version {version} of task {task}, signed by {key}", path.display())
+    let Verdict { task, version, key, privacy, below, levels, .. } = verdict;
+    let cost = cost(privacy.as_ref());
+    let mut lines = vec![format!("The record of version {version} of task {task} is intact, signed by {key}{cost}.")];
+    lines.extend(below.iter().map(|Below { path, task, version, key, privacy }| {
+        format!("{}: version {version} of task {task}, signed by {key}{}", path.display(), self::cost(privacy.as_ref()))
     }));
     lines.push(format!("{} records on {levels} levels below it are intact.", number(below.len() as u64)));
     lines.push("Compare each key with the one that you know.".to_owned());
     lines.join("\n")
 }
 
+/// The privacy cost that a record states, as the end of its line.
+fn cost(privacy: Option<&SpentSoFar>) -> String {
+    let told = |SpentSoFar { epsilon, delta }: &SpentSoFar| format!(", epsilon {epsilon:.3} at delta {delta:e}");
+    privacy.map(told).unwrap_or_default()
+}
+
 impl Below {
     fn new(path: PathBuf, record: &Provenance) -> Self {
-        Self { path, task: record.task, version: record.version, key: record.coordinator }
+        Self { path, task: record.task, version: record.version, key: record.coordinator, privacy: record.privacy }
     }
 }
 

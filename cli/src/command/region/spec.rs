@@ -69,7 +69,9 @@ pub(super) fn with_model(spec: &TaskSpec, model: &Parameters, job: &TrainingJob)
 /// # Errors
 /// The first tensor that differs, by its name.
 pub(super) fn check_layout(spec: &TaskSpec, received: &Layout) -> Result<(), String> {
-    let model = TaskModel::new(spec).map_err(|problems| {
+    let mut spec = spec.clone();
+    // As the regional coordinator does: without a noise multiplier a private task has no model.
+    let model = TaskModel::complete(&mut spec).and_then(|()| TaskModel::new(&spec)).map_err(|problems| {
         let problems: Vec<_> =
             problems.iter().map(|problem| format!("{}: {}", problem.field, problem.problem)).collect();
         format!("the regional task cannot work: {}", problems.join("; "))
@@ -120,6 +122,16 @@ mod tests {
             let problem = check(tensors).unwrap_err();
             assert!(problem.contains(said), "{problem}");
         }
+    }
+
+    #[test]
+    fn noise_of_a_private_task_is_computed() {
+        let mut regional = spec(r#"{ name = "w", shape = [2] }"#);
+        regional.secure_aggregation.enabled = false;
+        let privacy = r#"{ "mechanism": "central_gaussian", "epsilon": 4.0, "delta": 1e-5, "clip": { "fixed": 1.0 } }"#;
+        regional.privacy = serde_json::from_str(privacy).unwrap();
+        let received = learning::TensorSpec { name: "w".into(), shape: vec![2] };
+        assert_eq!(check_layout(&regional, &Layout::new(vec![received]).unwrap()), Ok(()));
     }
 
     #[test]

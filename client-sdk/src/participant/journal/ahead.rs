@@ -3,7 +3,7 @@
 //! of it.
 
 use wire::participant::TrainingReport;
-use wire::{Attempt, TaskId};
+use wire::{Attempt, Digest, TaskId};
 
 use super::record::Record;
 use super::snapshot::{self, HeldRecord, HeldUpdateId, LocalState};
@@ -12,12 +12,21 @@ use crate::journal::JournalError;
 /// State of training ahead of rounds.
 #[derive(Default)]
 pub(in crate::participant) struct Ahead {
-    /// The finished update in the journal, and the local state of the same training.
-    pub(in crate::participant) held: Option<(HeldUpdateId, LocalState)>,
+    /// The finished update in the journal.
+    pub(in crate::participant) held: Option<HeldUpdate>,
     /// The last training without an update: it failed or was abandoned, or its update was sent or discarded.
     pub(in crate::participant) gone: Option<(TaskId, u32)>,
     /// The training in progress.
     pub(in crate::participant) under_way: Option<Attempt>,
+}
+
+/// What is known of a finished update without its values.
+pub(in crate::participant) struct HeldUpdate {
+    pub(in crate::participant) id: HeldUpdateId,
+    /// Local state of the same training.
+    pub(in crate::participant) local_state: LocalState,
+    /// Digest of the record of the model that the update is made of, if the trainer is a region.
+    pub(in crate::participant) below: Option<Digest>,
 }
 
 /// Why an update trained ahead is not sent to a round that requests it.
@@ -38,26 +47,25 @@ impl Ahead {
     /// Restores the state from the journal's record.
     pub(in crate::participant) fn restore(record: Option<&[u8]>) -> Result<Self, JournalError> {
         let record = record.map(HeldRecord::decode).transpose()?.flatten();
-        Ok(Self { held: record.map(|record| (record.held, record.local_state)), ..Self::default() })
+        let held = record.map(|HeldRecord { held: id, local_state, below, .. }| HeldUpdate { id, local_state, below });
+        Ok(Self { held, ..Self::default() })
     }
 
     /// The report for the next check-in.
     pub(in crate::participant) fn report(&self) -> Option<TrainingReport> {
-        let held = self.held.as_ref().map(|(held, _)| *held);
+        let held = self.held.as_ref().map(|held| held.id);
         let held = held.map(|HeldUpdateId { task, serial, .. }| TrainingReport { task, serial, ready: true });
         held.or_else(|| self.gone.map(|(task, serial)| TrainingReport { task, serial, ready: false }))
     }
 
     /// Why the requested update cannot be sent; `None` if it is held and was trained as the round's members agree.
     pub(in crate::participant) fn refusal(&self, wanted: HeldUpdateId) -> Option<UpdateMismatch> {
-        match &self.held {
-            Some((held, _)) if *held == wanted => None,
-            Some((held, _)) if (HeldUpdateId { base: wanted.base, ..*held }) == wanted => {
+        match self.held.as_ref().map(|held| held.id) {
+            Some(held) if held == wanted => None,
+            Some(held) if (HeldUpdateId { base: wanted.base, ..held }) == wanted => {
                 Some(UpdateMismatch::OtherBase { version: held.version })
             }
-            Some((held, _))
-                if (held.task, held.serial, held.version) == (wanted.task, wanted.serial, wanted.version) =>
-            {
+            Some(held) if (held.task, held.serial, held.version) == (wanted.task, wanted.serial, wanted.version) => {
                 Some(UpdateMismatch::OtherTraining)
             }
             _ => Some(UpdateMismatch::NotHeld),
@@ -76,15 +84,14 @@ impl Ahead {
     /// The local state that takes effect whether or not the update is aggregated, to be written before the update is
     /// deleted.
     pub(in crate::participant) fn local_copies(&self) -> Vec<Record> {
-        self.held.as_ref().map(|(held, local_state)| local_state.copies(held.task)).unwrap_or_default()
+        self.held.as_ref().map(|held| held.local_state.copies(held.id.task)).unwrap_or_default()
     }
 
-    /// Releases the update: returns the record to be written before an input is made of the update, and its local
-    /// state.
-    pub(in crate::participant) fn let_go(&mut self) -> Result<(Option<Record>, LocalState), JournalError> {
-        let Some((held, local_state)) = self.held.take() else { return Ok((None, LocalState::NOTHING)) };
-        self.gone = Some((held.task, held.serial));
+    /// Releases the update, if there is one: returns the record to be written before an input is made of it, and the update.
+    pub(in crate::participant) fn let_go(&mut self) -> Result<Option<(Record, HeldUpdate)>, JournalError> {
+        let Some(held) = self.held.take() else { return Ok(None) };
+        self.gone = Some((held.id.task, held.id.serial));
         let bytes = snapshot::encode_nothing_held()?;
-        Ok((Some(Record::new(snapshot::UPDATE.to_owned(), bytes)), local_state))
+        Ok(Some((Record::new(snapshot::UPDATE.to_owned(), bytes), held)))
     }
 }

@@ -43,6 +43,8 @@ pub(in crate::participant) struct HeldRecord {
     pub(in crate::participant) delta: Zeroizing<Vec<u8>>,
     /// Local state of the same training.
     pub(in crate::participant) local_state: LocalState,
+    /// Digest of the record of the model that the update is made of, if the trainer is a region.
+    pub(in crate::participant) below: Option<Digest>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -59,13 +61,15 @@ struct UpdateHeader {
     delta_bytes: usize,
     #[serde(flatten)]
     local_state: Lengths,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    below: Option<Digest>,
 }
 
 impl HeldRecord {
     pub(in crate::participant) fn encode(&self) -> Result<Zeroizing<Vec<u8>>, JournalError> {
-        let Self { held, examples, ref metrics, ref delta, ref local_state } = *self;
+        let Self { held, examples, ref metrics, ref delta, ref local_state, below } = *self;
         let (metrics, delta_bytes, lengths) = (metrics.clone(), delta.len(), local_state.lengths());
-        let update = UpdateHeader { held, examples, metrics, delta_bytes, local_state: lengths };
+        let update = UpdateHeader { held, examples, metrics, delta_bytes, local_state: lengths, below };
         let [personal, residual, own] = local_state.parts();
         encode(UPDATE, HELD, &Header { update: Some(update) }, &[delta, personal, residual, own])
     }
@@ -74,9 +78,10 @@ impl HeldRecord {
     pub(in crate::participant) fn decode(record: &[u8]) -> Result<Option<Self>, JournalError> {
         let (Header { update }, mut parts) = decode(UPDATE, record)?;
         let update = match update {
-            Some(UpdateHeader { held, examples, metrics, delta_bytes, local_state }) => {
+            Some(UpdateHeader { held, examples, metrics, delta_bytes, local_state, below }) => {
                 let delta = parts.secret(delta_bytes)?;
-                Some(Self { held, examples, metrics, delta, local_state: LocalState::read(&mut parts, local_state)? })
+                let local_state = LocalState::read(&mut parts, local_state)?;
+                Some(Self { held, examples, metrics, delta, local_state, below })
             }
             None => None,
         };
@@ -104,7 +109,8 @@ mod tests {
             ("base", HeldUpdateId { base: unknown_base, ..held }),
         ] {
             let local_state = LocalState::NOTHING.lengths();
-            let update = UpdateHeader { held, examples: 60, metrics: Vec::new(), delta_bytes: 2, local_state };
+            let update =
+                UpdateHeader { held, examples: 60, metrics: Vec::new(), delta_bytes: 2, local_state, below: None };
             let mut header = serde_json::to_value(Header { update: Some(update) }).unwrap();
             header["update"].as_object_mut().unwrap().remove(absent).unwrap();
             let back = HeldRecord::decode(&encode(UPDATE, HELD, &header, &[b"ab"]).unwrap()).unwrap().unwrap();
@@ -119,9 +125,11 @@ mod tests {
         let metrics = vec![MetricValue { value: 0.1, count: 3 }];
         let local_state = LocalState { personal: Some(Zeroizing::new(b"head".to_vec())), ..LocalState::NOTHING };
         let delta = Zeroizing::new(b"what training changed".to_vec());
-        let record = HeldRecord { held, examples: 60, metrics: metrics.clone(), delta, local_state }.encode().unwrap();
+        let below = Some(Digest([6; 32]));
+        let record = HeldRecord { held, examples: 60, metrics: metrics.clone(), delta, local_state, below };
+        let record = record.encode().unwrap();
         let back = HeldRecord::decode(&record).unwrap().unwrap();
-        assert_eq!((back.held, back.examples, back.metrics), (held, 60, metrics));
+        assert_eq!((back.held, back.examples, back.metrics, back.below), (held, 60, metrics, below));
         assert_eq!(back.delta.as_slice(), b"what training changed");
         assert_eq!(back.local_state.personal.unwrap().as_slice(), b"head");
         assert!(HeldRecord::decode(&encode_nothing_held().unwrap()).unwrap().is_none());

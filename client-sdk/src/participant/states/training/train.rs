@@ -91,7 +91,7 @@ impl Train {
                 core.events.push(Event::Evaluated { place, metrics: evaluated });
                 core.events.push(Event::Trained { place, metrics: trained, examples });
                 told_with(core, place, clipping);
-                return Ok(train_ahead::keep(core, &self.plan, *update, local_state, scores, no_checkpoint));
+                return Ok(train_ahead::keep(core, &self.plan, *update, local_state, below, [scores, no_checkpoint]));
             }
         };
         if self.session.is_some() && input.signed.is_none() {
@@ -117,9 +117,12 @@ impl Train {
         let kept = self.control(&input)?;
         // An update that was trained ahead is forgotten before an input made of it can be sent.
         let own_first = self.plan.wanted().map(|_| core.ahead.local_copies()).unwrap_or_default();
-        let (let_go, local_state) = match self.plan.wanted() {
-            Some(_) => core.ahead.let_go()?,
-            None => (None, local_state),
+        let (let_go, local_state, below) = match self.plan.wanted() {
+            Some(_) => match core.ahead.let_go()? {
+                Some((record, held)) => (Some(record), held.local_state, held.below),
+                None => (None, LocalState::NOTHING, None),
+            },
+            None => (None, local_state, below),
         };
         let (pending, signed) = self.pending(&input, local_state, below);
         let records = core.pending_record(&pending);

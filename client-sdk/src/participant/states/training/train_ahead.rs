@@ -7,12 +7,13 @@ use std::time::Duration;
 use learning::{Parameters, Update, checkpoint};
 use recipe::AssignmentTerms;
 use wire::participant::{Assignment, DiscardReason};
-use wire::{Attempt, TaskId};
+use wire::{Attempt, Digest, TaskId};
 use zeroize::Zeroizing;
 
 use crate::clock::Now;
 use crate::journal::JournalError;
 use crate::participant::api::event::Event;
+use crate::participant::journal::ahead::HeldUpdate;
 use crate::participant::journal::record::Record;
 use crate::participant::journal::snapshot::{self, HeldRecord, HeldUpdateId, LocalState};
 use crate::participant::states::core::{Core, persist};
@@ -60,7 +61,7 @@ impl CheckIn {
         reason: DiscardReason,
         now: Now,
     ) -> State {
-        if core.ahead.held.as_ref().is_none_or(|(held, _)| (held.task, held.serial) != (task, serial)) {
+        if core.ahead.held.as_ref().is_none_or(|held| (held.id.task, held.id.serial) != (task, serial)) {
             let attempts = self.attempts.in_vain(core, now, "check in", &"another update was to be thrown away");
             return State::CheckIn(Self { attempts });
         }
@@ -71,19 +72,21 @@ impl CheckIn {
 impl Core {
     /// Discards the finished update, if any, then continues.
     pub(in crate::participant) fn throw_away(&mut self, reason: DiscardReason, then: State) -> State {
-        let Some((HeldUpdateId { task, serial, .. }, _)) = self.ahead.held else { return then };
-        self.events.push(Event::Discarded { task, serial, reason });
         match self.ahead.let_go() {
+            Ok(None) => then,
             // The local state of the training is kept. After a crash in between, all of this is repeated.
-            Ok((record, local_state)) => persist(Ok(local_state.records(task).chain(record).collect()), then),
+            Ok(Some((record, HeldUpdate { id: HeldUpdateId { task, serial, .. }, local_state, .. }))) => {
+                self.events.push(Event::Discarded { task, serial, reason });
+                persist(Ok(local_state.records(task).chain([record]).collect()), then)
+            }
             Err(error) => State::Finished(Err(error.into())),
         }
     }
 
     /// Discards the finished update of a task that is over.
     pub(super) fn task_over(&mut self, task: TaskId, then: State) -> State {
-        match self.ahead.held {
-            Some((held, _)) if held.task == task => self.throw_away(DiscardReason::Unknown, then),
+        match &self.ahead.held {
+            Some(held) if held.id.task == task => self.throw_away(DiscardReason::Unknown, then),
             _ => then,
         }
     }
@@ -110,18 +113,18 @@ pub(in crate::participant) fn keep(
     plan: &Plan,
     update: Update,
     local_state: LocalState,
-    scores: Option<Record>,
-    no_checkpoint: Option<Record>,
+    below: Option<Digest>,
+    [scores, no_checkpoint]: [Option<Record>; 2],
 ) -> State {
     let place = plan.place;
     let trained = AssignmentTerms::from(&*plan.assignment).training();
     let base = &plan.assignment.base;
-    let held =
+    let id =
         HeldUpdateId { task: place.task, serial: place.attempt, version: base.version, trained, base: base.sha256 };
     core.ahead.under_way = None;
-    match record(plan, held, update, local_state) {
-        Ok((record, local_state)) => {
-            core.ahead.held = Some((held, local_state));
+    match record(plan, update, HeldUpdate { id, local_state, below }) {
+        Ok((record, held)) => {
+            core.ahead.held = Some(held);
             let records = scores.into_iter().chain([record]).chain(no_checkpoint);
             persist(Ok(records.collect()), State::CheckIn(CheckIn::default()))
         }
@@ -129,20 +132,16 @@ pub(in crate::participant) fn keep(
     }
 }
 
-fn record(
-    plan: &Plan,
-    held: HeldUpdateId,
-    update: Update,
-    local_state: LocalState,
-) -> Result<(Record, LocalState), JournalError> {
+fn record(plan: &Plan, update: Update, held: HeldUpdate) -> Result<(Record, HeldUpdate), JournalError> {
     let corrupt = |error: &dyn std::fmt::Display| JournalError::corrupt(snapshot::UPDATE, error);
     let Update { delta, examples, metrics } = update;
     let delta = Parameters::new(Arc::clone(plan.shared()), delta).map_err(|error| corrupt(&error))?;
     let file = Zeroizing::new(checkpoint::write(&delta).map_err(|error| corrupt(&error))?);
     drop(delta);
-    let record = HeldRecord { held, examples, metrics, delta: file, local_state };
+    let HeldUpdate { id, local_state, below } = held;
+    let record = HeldRecord { held: id, examples, metrics, delta: file, local_state, below };
     let bytes = record.encode()?;
-    Ok((Record::new(snapshot::UPDATE.to_owned(), bytes), record.local_state))
+    Ok((Record::new(snapshot::UPDATE.to_owned(), bytes), HeldUpdate { id, local_state: record.local_state, below }))
 }
 
 /// The requested update, from its record.

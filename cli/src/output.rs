@@ -26,6 +26,7 @@ mod table;
 mod width;
 mod wrap;
 
+pub(crate) use escape::markup;
 pub(crate) use figures::{bytes, day, duration, figure, number, when};
 pub(crate) use growing::GrowingTable;
 pub(crate) use live::{LOSS, LiveTable, headings};

@@ -11,6 +11,11 @@ use wire::grammar::counted;
 
 use crate::output::{figure, number};
 
+/// Advice about a task that has stopped for its budget.
+pub(crate) const BUDGET_ADVICE: &str = "Another round would spend more than the privacy budget, so none opens. The last model stays as it is. To go on \
+     learning from the same participants is to promise them less: create a new task, with a larger epsilon, from the last model; or \
+     cancel this one.";
+
 /// The participations in a task that the SDK's default lifetime limit allows a device that takes part only in this one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct LifetimeRoom {

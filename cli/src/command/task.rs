@@ -17,19 +17,15 @@ use wire::{TaskStatus, Timestamp};
 use crate::arguments::one_of;
 use crate::failure::Outcome;
 use crate::output::{Cells, Output, Table, figure, number, when};
-use crate::privacy_notes::privacy_notes;
+use crate::privacy_notes::{BUDGET_ADVICE, privacy_notes};
 use crate::server::{IdempotencyArgs, IfMatchArgs, PartArgs, ServerArgs, Tagged, given, listed, none_of};
 use crate::task_input::{self, SetArgs};
 
 mod compare;
 pub(crate) mod initial_model;
+mod report;
 mod reused;
 mod table;
-
-/// Advice about a task that has stopped for its budget.
-pub(crate) const BUDGET_ADVICE: &str = "Another round would spend more than the privacy budget, so none opens. The last model stays as it is. To go on \
-     learning from the same participants is to promise them less: create a new task, with a larger epsilon, from the last model; or \
-     cancel this one.";
 
 /// A task with every key.
 const KEYS: &str = include_str!("../../../docs/config/task.toml");
@@ -70,6 +66,8 @@ pub(crate) enum TaskCommand {
     Show(TaskArg),
     /// Show tasks side by side: the keys that differ, and what came of it
     Compare(compare::Compare),
+    /// Write one page about a task for readers who are no engineers: participants, protection, privacy cost, curves, digests
+    Report(report::TaskReport),
     /// Propose the columns of a table (`model.table`), with ranges, words and missing values, from a task of statistics
     Table(table::ProposeTable),
     /// Open no further rounds; the present one runs on
@@ -144,6 +142,7 @@ impl TaskCommand {
                 Ok(())
             }
             Self::Compare(compare) => compare.run(output).await,
+            Self::Report(report) => report.run(output).await,
             Self::Table(table) => table.run(output).await,
             Self::Show(named) => named.show(output).await,
             Self::Pause(task) => task.change(route::TASK_PAUSE, &json!({}), output).await,

@@ -47,6 +47,11 @@ pub(super) fn json(text: &str) -> Cow<'_, str> {
     escaped(text, |letter| matches!(letter, '\n' | '\t'), as_json)
 }
 
+/// Text inside an element of HTML or SVG, or inside a quoted attribute.
+pub(crate) fn markup(text: &str) -> String {
+    lines(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -62,6 +67,11 @@ mod tests {
         for plain in ["", "plain\n\twords", "病院 – „quoted“ e\u{301}"] {
             assert!(matches!(lines(plain), Cow::Borrowed(same) if same == plain));
         }
+    }
+
+    #[test]
+    fn markup_is_text_for_a_browser() {
+        assert_eq!(markup("<b title=\"a\">&\u{202e}\n"), "&lt;b title=&quot;a&quot;&gt;&amp;\\u{202e}\n");
     }
 
     #[test]

@@ -9,9 +9,9 @@ use wire::inspect::{EpsilonView, PrivacyReport, PrivacyTotal, ReleaseView};
 use wire::{TaskId, route};
 
 use super::chart;
-use crate::command::task::BUDGET_ADVICE;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{Cells, Output, Table, check_writable, figure, when};
+use crate::output::{Cells, Output, Table, check_writable, figure, markup, when};
+use crate::privacy_notes::BUDGET_ADVICE;
 use crate::server::{Server, ServerArgs};
 
 /// Releases of a page.
@@ -43,7 +43,7 @@ impl Show {
             }
             let subject = format!("{}, {}", name, report.spec.mechanism.as_str());
             let delta = report.spec.delta.unwrap_or_default();
-            std::fs::write(path, chart::epsilon_over("releases", &points, &escaped(&subject), delta))
+            std::fs::write(path, chart::epsilon_over("releases", &points, &markup(&subject), delta))
                 .map_err(Failure::because(Exit::Io, format!("cannot write {}", path.display())))?;
         }
         let status = server.task_view(id).await?.summary.status;
@@ -201,9 +201,4 @@ fn table(releases: &[ReleaseView], terminal: Option<usize>) -> String {
         ]);
     }
     table.render(terminal, "Nothing has been released.")
-}
-
-/// Text within XML.
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -1,15 +1,13 @@
-//! A task's privacy ledger, signed by its coordinator, for verification without it.
-//!
-//! As with [`crate::provenance`], the signed text is sent as it is. The signature is Ed25519 by the key of the audit log over
-//! `"tributary privacy ledger export 1\0" ‖ text`. The text names that key; a verifier compares it with the key that it trusts.
+//! A task's privacy ledger, as a signed [statement](crate::statement).
 
 use federation::id::TaskId;
 use federation::time::Timestamp;
-use ring::signature::{ED25519, Ed25519KeyPair, UnparsedPublicKey};
+use ring::signature::Ed25519KeyPair;
 use serde::{Deserialize, Serialize};
 use task_spec::PrivacySpec;
 
 use crate::audit::{AuditKey, Hex};
+use crate::statement::{self, BadStatement};
 
 /// Version of the format.
 pub const FORMAT: u32 = 1;
@@ -58,26 +56,12 @@ pub struct SignedLedger {
     pub signature: Hex<64>,
 }
 
-/// Reasons to reject an exported ledger.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadLedger {
-    #[error("it cannot be read: {0}")]
-    Unreadable(String),
-    #[error("it is of format {0}, and this program reads format {FORMAT}")]
-    Format(u32),
-    #[error("it is not signed by the key {0}, which it names: it was changed or cut off after it was exported")]
-    Signature(AuditKey),
-}
-
 impl LedgerExport {
     /// Signs the ledger with the key of the coordinator that it names.
     #[must_use]
     pub fn sign(&self, pair: &Ed25519KeyPair) -> SignedLedger {
-        // Ids, numbers and text: this cannot fail.
-        let ledger = serde_json::to_string(self).unwrap_or_default();
-        let mut signature = [0; 64];
-        signature.copy_from_slice(pair.sign(&signed(&ledger)).as_ref());
-        SignedLedger { ledger, signature: Hex(signature) }
+        let (ledger, signature) = statement::sign(LEDGER, self, pair);
+        SignedLedger { ledger, signature }
     }
 }
 
@@ -85,26 +69,8 @@ impl SignedLedger {
     /// Returns the ledger if the coordinator that it names signed it. The caller checks whether that coordinator is the expected one.
     ///
     /// # Errors
-    /// [`BadLedger`].
-    pub fn open(&self) -> Result<LedgerExport, BadLedger> {
-        /// What every format has.
-        #[derive(Deserialize)]
-        struct Form {
-            format: u32,
-            coordinator: AuditKey,
-        }
-        let unreadable = |error: serde_json::Error| BadLedger::Unreadable(error.to_string());
-        let Form { format, coordinator } = serde_json::from_str(&self.ledger).map_err(unreadable)?;
-        UnparsedPublicKey::new(&ED25519, coordinator.0)
-            .verify(&signed(&self.ledger), &self.signature.0)
-            .map_err(|_| BadLedger::Signature(coordinator))?;
-        if format != FORMAT {
-            return Err(BadLedger::Format(format));
-        }
-        serde_json::from_str(&self.ledger).map_err(unreadable)
+    /// [`BadStatement`].
+    pub fn open(&self) -> Result<LedgerExport, BadStatement> {
+        statement::open(LEDGER, FORMAT, &self.ledger, &self.signature)
     }
-}
-
-fn signed(ledger: &str) -> Vec<u8> {
-    [LEDGER, ledger.as_bytes()].concat()
 }

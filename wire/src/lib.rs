@@ -8,6 +8,7 @@ pub mod admin;
 pub mod audit;
 pub mod base64;
 pub mod certificate;
+pub mod contributions;
 pub mod grammar;
 pub mod headers;
 pub mod inspect;
@@ -18,6 +19,7 @@ pub mod provenance;
 pub mod route;
 pub mod signature;
 pub mod signer;
+pub mod statement;
 pub mod trace;
 
 pub use federation::cohort::{CoarseLoss, Ineligible};

@@ -16,6 +16,7 @@ use ring::hmac;
 use ring::signature::Ed25519KeyPair;
 use store::{Result as Stored, StoreError};
 use wire::audit::{AuditKey, ChainEnd, Head};
+use wire::contributions::{Contributions, SignedContributions};
 use wire::ledger::{LedgerExport, SignedLedger};
 use wire::provenance::{Provenance, SignedProvenance, key_of};
 use zeroize::Zeroizing;
@@ -160,6 +161,11 @@ impl Sealer {
     /// Signs the provenance of a model version with the same key.
     pub(crate) fn sign_provenance(&self, record: &Provenance) -> SignedProvenance {
         record.sign(&self.audit)
+    }
+
+    /// Signs a statement about a participant's contributions with the same key.
+    pub(crate) fn sign_contributions(&self, statement: &Contributions) -> SignedContributions {
+        statement.sign(&self.audit)
     }
 
     /// Signs an exported privacy ledger with the same key.

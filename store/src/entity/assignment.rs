@@ -85,6 +85,23 @@ impl Transaction<'_> {
         .await
     }
 
+    /// The completed rounds that accepted an update of the participant: task, number, attempt and published version, by task and number.
+    pub async fn contributions(&mut self, participant: ParticipantId) -> Result<Vec<(TaskId, u32, u32, u32)>> {
+        self.list(
+            "SELECT place.task, place.number, place.attempt, round.model_version
+             FROM participation
+             CROSS JOIN assignment AS place
+                ON place.task = participation.task AND place.participant = participation.participant
+             CROSS JOIN round
+                ON round.task = place.task AND round.number = place.number AND round.attempt = place.attempt
+             WHERE participation.participant = ?1 AND place.state = 'REPORTED' AND round.state = 'COMPLETED'
+               AND round.model_version IS NOT NULL
+             ORDER BY place.task, place.number",
+            participant,
+        )
+        .await
+    }
+
     /// The cohort of an attempt, in the order of participants' ids.
     pub async fn assignments(
         &mut self,

@@ -70,6 +70,8 @@ pub mod route {
     pub const PARTICIPANTS: &str = "/v1/participants";
     /// `GET`: one participant.
     pub const PARTICIPANT: &str = "/v1/participants/{participant}";
+    /// `GET`: the sums that contain updates of one participant, [`crate::contributions::SignedContributions`].
+    pub const PARTICIPANT_CONTRIBUTIONS: &str = "/v1/participants/{participant}/contributions";
     /// `GET`: events as they happen (`text/event-stream`), [`crate::audit::EventView`] each.
     pub const EVENTS: &str = "/v1/events";
     /// `GET`: the same for one task.

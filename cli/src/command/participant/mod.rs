@@ -1,5 +1,7 @@
 //! `tributary participant`: look at participants, revoke them, or run one.
 
+use std::path::PathBuf;
+
 use serde_json::json;
 use wire::inspect::{ParticipantState, ParticipantView};
 use wire::{ParticipantId, Timestamp, route};
@@ -18,6 +20,7 @@ mod policy;
 mod program;
 mod run;
 mod traces;
+mod withdraw;
 
 pub(crate) use events::EventPrinter;
 pub(crate) use failures::{build_failure, failure};
@@ -49,6 +52,14 @@ pub(crate) enum ParticipantCommand {
         named: ParticipantArg,
         #[command(flatten)]
         if_match: IfMatchArgs,
+    },
+    /// Revoke a participant, and write the coordinator's signed statement about the versions that contain its updates
+    Withdraw {
+        #[command(flatten)]
+        named: ParticipantArg,
+        /// File for the signed statement, which must not exist
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
     },
     /// Check a table of your own against a task: rows used, skipped and filled in, and every problem with its place
     ///
@@ -98,6 +109,11 @@ impl ParticipantCommand {
                 let path = route::fill(route::PARTICIPANT_REVOKE, &[&id]);
                 show(output, &server.post_tagged(&path, &json!({}), if_match.condition()).await?);
                 Ok(())
+            }
+            Self::Withdraw { named, out } => {
+                withdraw::check(&out)?;
+                let (server, id) = named.find().await?;
+                withdraw::withdraw(&server, id, &out, output).await
             }
             Self::Check(check) => check.run(output).await,
             Self::Run(run) => run.run(output).await,

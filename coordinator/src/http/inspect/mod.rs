@@ -4,6 +4,7 @@ pub(super) mod assignments;
 mod attempt;
 mod audit;
 mod compare;
+mod contributions;
 pub(super) mod devices;
 mod distribution;
 pub(super) mod ended_rounds;
@@ -51,6 +52,7 @@ pub(super) fn routes(times: Times) -> OpenApiRouter<Arc<App>> {
         .routes(times.short(routes!(devices::list)))
         .routes(times.short(routes!(participants::list)))
         .routes(times.short(routes!(participants::show)))
+        .routes(times.short(routes!(contributions::show)))
         .routes(times.short(routes!(events::all)))
         .routes(times.short(routes!(events::of_task)))
         .routes(times.short(routes!(audit::list)))

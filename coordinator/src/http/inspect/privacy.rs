@@ -130,6 +130,19 @@ pub(in crate::http) async fn export(
     })))
 }
 
+/// What the releases of a task have spent; `None` without a privacy mechanism, and if the ledger is damaged.
+pub(super) async fn spent(app: &App, task: &TaskRow) -> Result<Option<EpsilonView>> {
+    let Some(of) = &app.models.of(task)?.private else { return Ok(None) };
+    let sealer = &app.sealer;
+    let end = &ledger::stored_end(sealer, task.id).await?;
+    let read = app.store.read("show_spent", |tx| Box::pin(ledger::read(tx, task, of, sealer, end)));
+    match read.await {
+        Ok(ledger) => Ok(Some(epsilon(&ledger.spent()))),
+        Err(LedgerFault::Store(error)) => Err(Error::Store(error)),
+        Err(LedgerFault::Ledger(_) | LedgerFault::End(_)) => Ok(None),
+    }
+}
+
 fn private_of(app: &App, task: &TaskRow) -> Result<Arc<PrivateTask>> {
     let missing = "the task has no privacy mechanism, so there is no ledger: its models promise nothing";
     app.models.of(task)?.private.clone().ok_or_else(|| Error::NotFound(missing.to_owned()))

@@ -3,6 +3,7 @@
 mod assignments;
 mod audit;
 mod compare;
+mod contributions;
 mod devices;
 mod events;
 mod models;

@@ -77,6 +77,7 @@ fn operators_routes() -> BTreeMap<String, Is> {
                 route::PRESETS,
                 route::PARTICIPANTS,
                 route::PARTICIPANT,
+                route::PARTICIPANT_CONTRIBUTIONS,
                 route::AUDIT_EXPORT,
                 route::AUDIT_KEY,
                 route::OPERATOR_TOKENS,

@@ -1,0 +1,104 @@
+//! `tributary participant withdraw`: revokes a participant, and writes a signed statement about its contributions.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::Path;
+
+use serde::Serialize;
+use serde_json::json;
+use wire::audit::AuditKey;
+use wire::contributions::{Contributions, SignedContributions, TaskContributions};
+use wire::inspect::ParticipantView;
+use wire::{ParticipantId, route};
+
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::{Output, check_writable, figure};
+use crate::server::{Server, Tagged};
+
+/// Maximum number of rounds that are listed one by one.
+const ROUNDS_MAX: usize = 12;
+
+/// Output of the command.
+#[derive(Serialize)]
+struct Withdrawn<'f> {
+    path: &'f Path,
+    participant: ParticipantId,
+    key: AuditKey,
+    tasks: Vec<TaskContributions>,
+}
+
+/// Checks that the statement can be written, before anything is revoked.
+///
+/// # Errors
+/// [`Exit::Io`].
+pub(super) fn check(path: &Path) -> Outcome {
+    if path.exists() {
+        return Err(Failure::new(Exit::Io, format!("{} exists: choose another file", path.display())));
+    }
+    check_writable(path)
+}
+
+/// Revokes the participant, and writes the statement.
+///
+/// # Errors
+/// Those of the connection, and of the file.
+pub(super) async fn withdraw(server: &Server, id: ParticipantId, path: &Path, output: Output) -> Outcome {
+    let revoke = route::fill(route::PARTICIPANT_REVOKE, &[&id]);
+    // First: a round that completes after the statement has no update of it, unless that was accepted before.
+    let _: Tagged<ParticipantView> = server.post_tagged(&revoke, &json!({}), None).await?;
+    let contributions = route::fill(route::PARTICIPANT_CONTRIBUTIONS, &[&id]);
+    let signed: SignedContributions = server.get(&contributions, &[]).await?;
+    let statement = signed.open().map_err(|error| Failure::new(Exit::Integrity, error))?;
+    let cannot = || Failure::because(Exit::Io, format!("cannot write {}", path.display()));
+    // Text alone: this cannot fail.
+    let text = serde_json::to_string(&signed).unwrap_or_default();
+    let mut file = File::create_new(path).map_err(cannot())?;
+    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(cannot())?;
+    let Contributions { coordinator: key, tasks, .. } = statement;
+    let withdrawn = Withdrawn { path, participant: id, key, tasks };
+    output.answer(&withdrawn, || words(&withdrawn));
+    Ok(())
+}
+
+fn words(withdrawn: &Withdrawn<'_>) -> String {
+    let Withdrawn { path, participant, key, tasks } = withdrawn;
+    let path = path.display();
+    let mut text = format!("Participant {participant} is revoked. {path} states its contributions, signed by {key}.");
+    if tasks.is_empty() {
+        text.push_str("\nNo published version contains an update of it.");
+    }
+    for task in tasks {
+        let TaskContributions { name, version_before, newest_version, .. } = task;
+        let first = version_before.saturating_add(1);
+        let rounds = rounds(task);
+        let _ =
+            write!(text, "\n\nTask {name}: {rounds}; versions {first} to {newest_version} may depend on its updates.");
+        if let Some(spent) = &task.privacy {
+            let (known, published) = (figure(spent.epsilon.cohort_known), figure(spent.epsilon.published));
+            let delta = spent.delta.map(|delta| format!(" at delta {delta:e}")).unwrap_or_default();
+            let _ = write!(
+                text,
+                "\nNoise bounds what they reveal: epsilon {known}{delta} for readers who know the participants of each round, {published} for others."
+            );
+        }
+        let _ = write!(
+            text,
+            "\nTo go on without it: `tributary model restore {name} {version_before}`, or a new task with\n\
+             `model.initial = {{ task = \"{name}\", version = {version_before} }}`."
+        );
+    }
+    text
+}
+
+/// The rounds with an update of the participant.
+fn rounds(task: &TaskContributions) -> String {
+    let numbers: Vec<_> = task.rounds.iter().take(ROUNDS_MAX).map(|round| round.round.to_string()).collect();
+    let more = task.rounds.len().saturating_sub(ROUNDS_MAX);
+    let listed = numbers.join(", ");
+    match (task.rounds.len(), more) {
+        (1, _) => format!("round {listed} has an update of it"),
+        (_, 0) => format!("rounds {listed} have an update of it"),
+        _ => format!("rounds {listed} and {more} more have an update of it"),
+    }
+}

@@ -1,4 +1,4 @@
-//! The sums that contain a participant's updates, as a signed [statement](crate::statement) for a participant that withdraws.
+//! The sums that contain a participant's updates, as a signed [statement] for a participant that withdraws.
 
 use federation::id::{ParticipantId, TaskId};
 use federation::time::Timestamp;

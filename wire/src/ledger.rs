@@ -1,4 +1,4 @@
-//! A task's privacy ledger, as a signed [statement](crate::statement).
+//! A task's privacy ledger, as a signed [statement].
 
 use federation::id::TaskId;
 use federation::time::Timestamp;

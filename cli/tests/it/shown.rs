@@ -118,7 +118,8 @@ fn participant(served: &Served, folder: &Path, index: usize) -> Background {
     let index = index.to_string();
     let mut command = tributary();
     command.args(["participant", "run", "--server", &served.url, "--ca", &served.ca, "--participants", "3"]);
-    command.args(["--min-cohort", "3", "--min-tolerated-colluders", "0"]);
+    // Steps that are drawn at random may happen to make the model better.
+    command.args(["--seed", "3", "--min-cohort", "3", "--min-tolerated-colluders", "0"]);
     command.args(["--token", &token, "--index", &index, "--task", "ruinous", "--journal"]);
     Background(command.arg(folder.join(&index)).stdout(Stdio::null()).spawn().unwrap())
 }

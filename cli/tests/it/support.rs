@@ -135,7 +135,12 @@ impl Served {
 
     /// The same with these variables in its environment.
     pub(crate) fn dev_with(folder: &Path, variables: &[(&str, &str)]) -> Self {
-        let mut command = Self::dev_command("127.0.0.1:0", folder);
+        Self::dev_at("127.0.0.1:0", folder, variables)
+    }
+
+    /// The same at this address.
+    pub(crate) fn dev_at(listen: &str, folder: &Path, variables: &[(&str, &str)]) -> Self {
+        let mut command = Self::dev_command(listen, folder);
         command.envs(variables.iter().copied());
         Self::until(command, "serving")
     }

@@ -6,20 +6,21 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use test_servers::postgres::{Cluster, Options};
 
-use super::{DEVICES, Federation, configured, coordinator, task, versions, wait_for_versions};
+use super::{DEVICES, Federation, POLLS, configured, coordinator, task, versions, wait_for_versions};
 use crate::kills::Moments;
 use crate::replicas::address;
 use crate::support::{Served, number};
 
 /// The coordinator of a folder, killed and started again.
 fn killed_and_restarted(served: Served, folder: &Path) -> Served {
-    if !folder.join("coordinator.toml").exists() {
-        return served.kill_and_restart(&folder.join("data"));
-    }
     let listen = address(&served);
     let Served { process, token, .. } = served;
     drop(process);
-    Served { token, ..configured(folder, &listen) }
+    let again = match folder.join("coordinator.toml").exists() {
+        true => configured(folder, &listen),
+        false => Served::dev_at(&listen, &folder.join("data"), POLLS),
+    };
+    Served { token, ..again }
 }
 
 /// Three regions with two regional rounds each.

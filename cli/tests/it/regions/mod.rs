@@ -18,6 +18,8 @@ use crate::support::{Background, Served, tributary};
 mod killed;
 mod levels;
 
+/// Waiting devices notice the next task within two seconds.
+const POLLS: &[(&str, &str)] = &[("TRIBUTARY_HTTP_POLL_MAX_MS", "2000")];
 /// Devices of a region.
 const DEVICES: usize = 3;
 
@@ -33,10 +35,10 @@ fn task(folder: &Path, name: &str, cohort: usize, rounds: u32, more: &str) -> St
     path.display().to_string()
 }
 
-/// A coordinator in this folder, with its rows in SQLite or on this server. Waiting devices notice the next task soon.
+/// A coordinator in this folder, with its rows in SQLite or on this server.
 fn coordinator(folder: &Path, cluster: Option<&Cluster>) -> Served {
     let Some(cluster) = cluster else {
-        return Served::dev_with(&folder.join("data"), &[("TRIBUTARY_HTTP_POLL_MAX_MS", "2000")]);
+        return Served::dev_with(&folder.join("data"), POLLS);
     };
     let text = format!(
         "[http]\npoll_max_ms = 2000\n[database]\nurl = {:?}\n[blobs]\nurl = \"file:{}\"\n[identity]\n\

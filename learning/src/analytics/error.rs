@@ -36,6 +36,18 @@ pub enum AnalyticsError {
         /// The largest class.
         last: u32,
     },
+    /// A value is none of those that its column has; concerns only the participant that holds it.
+    #[error("row {row}, column {column} is {value}; it must be {expected}")]
+    Value {
+        /// From 0.
+        row: usize,
+        /// From 0; the target is the column after the last.
+        column: usize,
+        /// The value as given, for the message.
+        value: String,
+        /// What the column has.
+        expected: String,
+    },
     /// The table is empty.
     #[error("the table has no rows")]
     NoRows,

@@ -1,4 +1,4 @@
-//! Federated analytics: statistics, clusters and trees.
+//! Federated analytics: statistics, clusters, trees and biostatistics.
 //!
 //! Each kind of analysis has three parts: a state, published as a model version; a pure function that maps the state
 //! and a participant's local rows to a vector of integers, run on the device; and a pure function that maps the state
@@ -8,6 +8,7 @@
 //!
 //! An analysis must not use a participant's rows for anything but that vector, nor derive a range from data.
 
+mod biostatistics;
 mod branching;
 mod error;
 mod k_means;
@@ -17,6 +18,11 @@ mod sum_codec;
 mod table;
 mod trees;
 
+pub use biostatistics::{
+    ChiSquareTest, Coefficient, ContingencySpec, ContingencyState, CoxSpec, CoxState, MAX_COUNT, MAX_COX_ITERATIONS,
+    MAX_REGRESSION_ITERATIONS, MAX_STEPS, MAX_TERMS, OutcomeSpec, Ratio, RegressionSpec, RegressionState,
+    SurvivalCurve, SurvivalPoint, SurvivalSpec, SurvivalState, Ties, VariableSpec,
+};
 pub use branching::{Branching, Cut, Next};
 pub use error::AnalyticsError;
 pub use k_means::{KMeansSpec, KMeansState, MAX_CLUSTERS, MAX_ITERATIONS};
@@ -33,6 +39,7 @@ pub use trees::{
 use serde::{Deserialize, Serialize};
 
 use crate::privacy::NoisedSum;
+use biostatistics::{Contingency, Cox, Regression, Survival};
 use k_means::KMeans;
 use procedure::{Procedure, Terms};
 use statistics::Statistics;
@@ -48,6 +55,14 @@ pub enum AnalyticsSpec {
     KMeans(KMeansSpec),
     /// Gradient-boosted trees or a random forest.
     Trees(TreesSpec),
+    /// Linear, logistic and Poisson regression.
+    Regression(RegressionSpec),
+    /// Kaplan-Meier curves and the log-rank test.
+    Survival(SurvivalSpec),
+    /// Cox's regression of survival.
+    Cox(CoxSpec),
+    /// A table of two categories, with tests.
+    Contingency(ContingencySpec),
 }
 
 impl AnalyticsSpec {
@@ -65,18 +80,60 @@ impl AnalyticsSpec {
         match self {
             Self::Statistics(spec) => spec.columns.len(),
             Self::KMeans(KMeansSpec { columns, .. }) | Self::Trees(TreesSpec { columns, .. }) => table::width(columns),
+            Self::Regression(RegressionSpec { columns, .. })
+            | Self::Survival(SurvivalSpec { columns, .. })
+            | Self::Cox(CoxSpec { columns, .. })
+            | Self::Contingency(ContingencySpec { columns, .. }) => columns.len(),
+        }
+    }
+
+    /// Number of columns, if each is one number or the position of a category. Others may have an input for each word.
+    #[must_use]
+    pub fn plain_columns(&self) -> Option<usize> {
+        match self {
+            Self::Statistics(_) | Self::Regression(_) | Self::Survival(_) | Self::Cox(_) | Self::Contingency(_) => {
+                Some(self.width())
+            }
+            Self::KMeans(_) | Self::Trees(_) => None,
+        }
+    }
+
+    /// Whether each row has a target.
+    #[must_use]
+    pub fn has_target(&self) -> bool {
+        match self {
+            Self::Trees(_) | Self::Regression(_) | Self::Survival(_) | Self::Cox(_) => true,
+            Self::Statistics(_) | Self::KMeans(_) | Self::Contingency(_) => false,
+        }
+    }
+
+    /// Whether a column counts its empty cells.
+    #[must_use]
+    pub fn counts_missing(&self, column: usize) -> bool {
+        match self {
+            Self::Statistics(spec) => spec.columns.get(column).is_some_and(StatisticSpec::counts_missing),
+            Self::KMeans(_)
+            | Self::Trees(_)
+            | Self::Regression(_)
+            | Self::Survival(_)
+            | Self::Cox(_)
+            | Self::Contingency(_) => false,
         }
     }
 
     /// Checks a participant's rows before any computation: [`Analysis::contribution`] requires a checked table.
     ///
     /// # Errors
-    /// [`AnalyticsError::Shape`], [`AnalyticsError::NoRows`] or [`AnalyticsError::Class`].
+    /// [`AnalyticsError::Shape`], [`AnalyticsError::NoRows`], [`AnalyticsError::Class`] or [`AnalyticsError::Value`].
     pub fn check(&self, table: &Table) -> Result<(), AnalyticsError> {
         match self {
             Self::Statistics(spec) => table.check(self.width(), |column| spec.columns[column].counts_missing()),
             Self::KMeans(_) => table.check(self.width(), |_| false),
             Self::Trees(spec) => table.check(self.width(), |_| false).and_then(|()| spec.check_targets(table)),
+            Self::Regression(spec) => spec.check_table(table),
+            Self::Survival(spec) => spec.check_table(table),
+            Self::Cox(spec) => spec.check_table(table),
+            Self::Contingency(spec) => spec.check_table(table),
         }
     }
 }
@@ -89,6 +146,10 @@ pub enum AnalyticsState {
     Statistics(StatisticsState),
     KMeans(KMeansState),
     Trees(TreesState),
+    Regression(RegressionState),
+    Survival(SurvivalState),
+    Cox(CoxState),
+    Contingency(ContingencyState),
 }
 
 #[derive(Clone, Debug)]
@@ -96,6 +157,10 @@ enum Kind {
     Statistics(Statistics),
     KMeans(KMeans),
     Trees(Box<Trees>),
+    Regression(Regression),
+    Survival(Survival),
+    Cox(Cox),
+    Contingency(Contingency),
 }
 
 /// A validated analysis: the code of both sides.
@@ -112,6 +177,10 @@ macro_rules! with_procedure {
             Kind::Statistics($procedure) => $body,
             Kind::KMeans($procedure) => $body,
             Kind::Trees($procedure) => $body,
+            Kind::Regression($procedure) => $body,
+            Kind::Survival($procedure) => $body,
+            Kind::Cox($procedure) => $body,
+            Kind::Contingency($procedure) => $body,
         }
     };
 }
@@ -132,6 +201,22 @@ macro_rules! with_state {
                 let $wrap = AnalyticsState::Trees;
                 $body
             }
+            (Kind::Regression($procedure), AnalyticsState::Regression($own)) => {
+                let $wrap = AnalyticsState::Regression;
+                $body
+            }
+            (Kind::Survival($procedure), AnalyticsState::Survival($own)) => {
+                let $wrap = AnalyticsState::Survival;
+                $body
+            }
+            (Kind::Cox($procedure), AnalyticsState::Cox($own)) => {
+                let $wrap = AnalyticsState::Cox;
+                $body
+            }
+            (Kind::Contingency($procedure), AnalyticsState::Contingency($own)) => {
+                let $wrap = AnalyticsState::Contingency;
+                $body
+            }
             _ => Err(AnalyticsError::state("it is of another kind of analysis")),
         }
     };
@@ -149,6 +234,10 @@ impl Analysis {
             AnalyticsSpec::Statistics(spec) => Kind::Statistics(Statistics::new(spec)?),
             AnalyticsSpec::KMeans(spec) => Kind::KMeans(KMeans::new(spec, terms)?),
             AnalyticsSpec::Trees(spec) => Kind::Trees(Box::new(Trees::new(spec, terms)?)),
+            AnalyticsSpec::Regression(spec) => Kind::Regression(Regression::new(spec, terms)?),
+            AnalyticsSpec::Survival(spec) => Kind::Survival(Survival::new(spec)?),
+            AnalyticsSpec::Cox(spec) => Kind::Cox(Cox::new(spec, terms)?),
+            AnalyticsSpec::Contingency(spec) => Kind::Contingency(Contingency::new(spec)?),
         };
         let fields = with_procedure!(&kind, procedure => procedure.fields());
         let codec = SumCodec::new(&fields, modulus_bits, max_cohort)?;
@@ -174,6 +263,10 @@ impl Analysis {
             Kind::Statistics(procedure) => AnalyticsState::Statistics(procedure.initial()),
             Kind::KMeans(procedure) => AnalyticsState::KMeans(procedure.initial()),
             Kind::Trees(procedure) => AnalyticsState::Trees(procedure.initial()),
+            Kind::Regression(procedure) => AnalyticsState::Regression(procedure.initial()),
+            Kind::Survival(procedure) => AnalyticsState::Survival(procedure.initial()),
+            Kind::Cox(procedure) => AnalyticsState::Cox(procedure.initial()),
+            Kind::Contingency(procedure) => AnalyticsState::Contingency(procedure.initial()),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Whole analyses: many participants, words modulo 2^b, their sum, the next state as bytes, and again.
 
+mod biostatistics;
 mod figures;
 mod k_means;
 mod statistics;

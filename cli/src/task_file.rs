@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn the_documented_analyses_can_work() {
-        for name in ["statistics", "clusters", "trees"] {
+        for name in ["statistics", "clusters", "trees", "regression", "survival", "cox", "contingency"] {
             let path = format!("{}/../docs/config/{name}.toml", env!("CARGO_MANIFEST_DIR"));
             let spec = read(Path::new(&path)).unwrap();
             spec.check(&task_spec::Deployment { poll_interval_ms: 30_000 }).unwrap();

@@ -24,6 +24,7 @@ use crate::task_input::{self, SetArgs};
 mod compare;
 pub(crate) mod initial_model;
 mod report;
+mod result;
 mod reused;
 mod table;
 
@@ -68,6 +69,8 @@ pub(crate) enum TaskCommand {
     Compare(compare::Compare),
     /// Write one page about a task for readers who are no engineers: participants, protection, privacy cost, curves, digests
     Report(report::TaskReport),
+    /// Print the result of an analysis: coefficients, curves, counts
+    Result(result::AnalysisResult),
     /// Propose the columns of a table (`model.table`), with ranges, words and missing values, from a task of statistics
     Table(table::ProposeTable),
     /// Open no further rounds; the present one runs on
@@ -143,6 +146,7 @@ impl TaskCommand {
             }
             Self::Compare(compare) => compare.run(output).await,
             Self::Report(report) => report.run(output).await,
+            Self::Result(result) => result.run(output).await,
             Self::Table(table) => table.run(output).await,
             Self::Show(named) => named.show(output).await,
             Self::Pause(task) => task.change(route::TASK_PAUSE, &json!({}), output).await,

@@ -1,6 +1,6 @@
 //! The field of a task where an operator can correct an error.
 
-use learning::{AdapterError, AnalyticsError, CodecError};
+use learning::{AdapterError, AnalyticsError, AnalyticsSpec, CodecError};
 use task_spec::{SpecError, TaskSpec};
 
 use crate::RecipeError;
@@ -55,6 +55,29 @@ pub(super) fn check_rounds(spec: &TaskSpec, rounds: u32) -> Result<(), Vec<SpecE
         return Ok(());
     }
     Err(wrong("rounds.count", format!("is {count}, but this analysis takes {rounds} rounds, so it must be {rounds}")))
+}
+
+/// Checks that the named columns of a table are those of the analysis.
+pub(super) fn check_columns(spec: &TaskSpec, analysis: &AnalyticsSpec) -> Result<(), Vec<SpecError>> {
+    // Tasks of the other kinds exist whose apps do not read these columns.
+    let columns = match analysis {
+        AnalyticsSpec::Statistics(_) | AnalyticsSpec::KMeans(_) | AnalyticsSpec::Trees(_) => None,
+        _ => analysis.plain_columns(),
+    };
+    let (Some(table), Some(columns)) = (&spec.model.table, columns) else { return Ok(()) };
+    let features = table.features.len();
+    if features != columns {
+        return Err(wrong("model.table.features", format!("names {features} columns, and the analysis has {columns}")));
+    }
+    if analysis.has_target() == table.label.is_some() {
+        return Ok(());
+    }
+    let problem = if analysis.has_target() {
+        "must name the column with the target"
+    } else {
+        "must be left out: there is no target"
+    };
+    Err(wrong("model.table.label", problem))
 }
 
 pub(super) fn wrong(field: &str, problem: impl std::fmt::Display) -> Vec<SpecError> {

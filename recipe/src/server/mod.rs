@@ -13,6 +13,7 @@ mod step;
 
 use std::sync::Arc;
 
+use learning::AnalyticsSpec;
 use secure_agg::modular::Modulus;
 use secure_agg::params::SessionConfig;
 use task_spec::{ServerOptimizer, Solver, SpecError, TaskSpec, TrainingPlan};
@@ -76,6 +77,10 @@ impl TaskModel {
         let tensors = Tensors::new(&terms).map_err(at)?;
         if let Some(analysis) = &tensors.analysis {
             field::check_rounds(spec, analysis.rounds())?;
+            let analysis = spec.analytics.as_ref().map(AnalyticsSpec::read).transpose();
+            analysis
+                .map_err(|error| at(error.into()))?
+                .map_or(Ok(()), |spec_of| field::check_columns(spec, &spec_of))?;
         }
         let private = PrivateTask::new(spec, tensors.shared.len() as u64)?;
         encoding = encoding::of(spec, private.as_ref());

@@ -4,10 +4,9 @@ use learning::AnalyticsSpec;
 use learning::analytics::{AnalyticsState, ColumnStatistics, StatisticSpec, StatisticsSpec, StatisticsState};
 use serde::Serialize;
 use task_spec::{Missing, TableColumn, TableSpec};
-use wire::inspect::{ModelView, TaskView};
-use wire::route;
+use wire::inspect::TaskView;
 
-use crate::command::model;
+use super::result;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, number};
 use crate::server::ServerArgs;
@@ -45,13 +44,7 @@ impl ProposeTable {
             task.spec.analytics.as_ref().ok_or_else(|| wrong("is no analysis; give a task of statistics"))?;
         let spec = AnalyticsSpec::read(analytics).map_err(Failure::because(Exit::Refused, "its analysis"))?;
         let AnalyticsSpec::Statistics(spec) = spec else { return Err(wrong("is another analysis than statistics")) };
-        let model: ModelView = model::find(&server, id, None).await?;
-        let path = route::model_parameters(model.task, model.version);
-        let bytes = server.download(&path, 0, None).await?.bytes().await;
-        let bytes = bytes
-            .map_err(|error| Failure::caused(Exit::Connection, "cannot fetch the result", &error.without_url()))?;
-        let state =
-            serde_json::from_slice(&bytes).map_err(Failure::because(Exit::Server, "the result cannot be read"))?;
+        let (_, state) = result::published(&server, id, None).await?;
         let AnalyticsState::Statistics(state) = state else { return Err(wrong("has another result than statistics")) };
         if state.rows == 0 {
             return Err(wrong("has no figures yet: none of its rounds has completed"));

@@ -87,10 +87,10 @@ impl Wanted {
     fn forms(&self) -> Vec<Form> {
         let features = self.table.features.len();
         match &self.analysis {
-            Some(AnalyticsSpec::Statistics(spec)) if spec.columns.len() == features => {
-                spec.columns.iter().map(|column| Form::Plain { counts_empty: column.counts_missing() }).collect()
+            Some(analysis) if analysis.plain_columns() == Some(features) => {
+                (0..features).map(|column| Form::Plain { counts_empty: analysis.counts_missing(column) }).collect()
             }
-            _ => vec![Form::Inputs; features],
+            Some(_) | None => vec![Form::Inputs; features],
         }
     }
 }

@@ -53,7 +53,7 @@ pub struct SurvivalState {
 pub struct SurvivalCurve {
     pub rows: u64,
     pub events: u64,
-    /// Time of the first point at which half of the group or less survives.
+    /// First time that half of the group or less survives, also between two points.
     pub median: Option<f64>,
     pub points: Vec<SurvivalPoint>,
 }
@@ -164,13 +164,16 @@ impl Survival {
 
     fn curve(&self, history: &[Step]) -> SurvivalCurve {
         let (mut survival, mut spread, mut since) = (1.0, 0.0, 0);
-        let mut points = Vec::new();
+        let (mut points, mut median) = (Vec::new(), None);
         for (index, step) in history.iter().enumerate().filter(|(_, step)| step.events > 0) {
             let (events, at_risk) = (step.events as f64, step.at_risk as f64);
             let left = at_risk - events;
             survival *= left / at_risk;
             spread += if left > 0.0 { events / (at_risk * left) } else { 0.0 };
             since += step.events;
+            if survival <= 0.5 && median.is_none() {
+                median = Some(self.time.at(index));
+            }
             if since < u64::from(self.spec.min_count) {
                 continue;
             }
@@ -188,7 +191,6 @@ impl Survival {
             });
             since = 0;
         }
-        let median = points.iter().find(|point| point.survival <= 0.5).map(|point| point.time);
         let events = history.iter().map(|step| step.events).sum();
         SurvivalCurve { rows: history.first().map_or(0, |step| step.at_risk), events, median, points }
     }

@@ -143,10 +143,14 @@ fn curves_and_log_rank_test_equal_the_pooled_ones() {
     );
     for (group, curve) in expected["curves"].as_array().unwrap().iter().enumerate() {
         assert_near(&found["groups"][group]["points"], curve, &format!("group {group}"));
+        assert_near(&found["groups"][group]["median"], &expected["medians"][group], &format!("median {group}"));
     }
     // Fewer points, each after five events, at the same heights.
     let sparse = result(spec(5), &[0, 2], Some(3));
     assert_eq!(sparse["log_rank"], found["log_rank"]);
+    let medians =
+        |state: &Value| state["groups"].as_array().unwrap().iter().map(|one| one["median"].clone()).collect::<Vec<_>>();
+    assert_eq!(medians(&sparse), medians(&found));
     for (curve, all) in sparse["groups"].as_array().unwrap().iter().zip(found["groups"].as_array().unwrap()) {
         for point in curve["points"].as_array().unwrap() {
             assert!(point["events"].as_u64().unwrap() >= 5);

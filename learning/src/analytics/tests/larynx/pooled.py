@@ -39,9 +39,10 @@ bounds = cox.confidence_intervals_.values
 found["cox"] = dict(
     coefficients=coefficients(cox.params_, cox.standard_errors_, cox.summary.p, bounds), log_likelihood=cox.log_likelihood_
 )
-curves = []
+curves, medians = [], []
 for group in range(4):
     fit = lifelines.KaplanMeierFitter().fit(data.time[stage == group], data.death[stage == group])
+    medians.append(float(fit.median_survival_time_) if np.isfinite(fit.median_survival_time_) else None)
     table = fit.event_table[fit.event_table.observed > 0]
     curves.append(
         [
@@ -51,7 +52,7 @@ for group in range(4):
         ]
     )
 test = multivariate_logrank_test(data.time, stage, data.death)
-found["survival"] = dict(curves=curves, chi_square=float(test.test_statistic), p_value=float(test.p_value))
+found["survival"] = dict(curves=curves, medians=medians, chi_square=float(test.test_statistic), p_value=float(test.p_value))
 counts = np.array([[np.sum((stage == s) & (data.death == d)) for d in (0, 1)] for s in range(4)])
 both = chi2_contingency(counts)
 early = np.array([counts[:2].sum(0), counts[2:].sum(0)])

@@ -40,12 +40,29 @@ pub struct TaskContributions {
     /// The completed rounds that accepted an update of the participant, by number. Under secure aggregation an accepted update may be
     /// missing from the sum.
     pub rounds: Vec<ContributedRound>,
+    /// The rounds in progress that have accepted an update of the participant: the versions that they publish may depend on it.
+    #[serde(default)]
+    pub open_rounds: Vec<OpenRound>,
     /// The last version without a contribution of the participant. All later ones may depend on one.
     pub version_before: u32,
+    /// Whether the file of that version is kept, so that it can be restored.
+    #[serde(default = "yes")]
+    pub version_before_is_kept: bool,
     /// The newest version.
     pub newest_version: u32,
     /// What the releases of all rounds reveal about a participant at most; absent without a privacy mechanism, and if the ledger is damaged.
     pub privacy: Option<SpentOn>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// A round in progress with an update of the participant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenRound {
+    pub round: u32,
+    pub attempt: u32,
 }
 
 /// A round with an update of the participant.

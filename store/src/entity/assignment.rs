@@ -85,8 +85,9 @@ impl Transaction<'_> {
         .await
     }
 
-    /// The completed rounds that accepted an update of the participant: task, number, attempt and published version, by task and number.
-    pub async fn contributions(&mut self, participant: ParticipantId) -> Result<Vec<(TaskId, u32, u32, u32)>> {
+    /// The rounds that accepted an update of the participant, without those that ended without a version: task, number, attempt and, of a
+    /// completed round, the published version; by task and number.
+    pub async fn contributions(&mut self, participant: ParticipantId) -> Result<Vec<(TaskId, u32, u32, Option<u32>)>> {
         self.list(
             "SELECT place.task, place.number, place.attempt, round.model_version
              FROM participation
@@ -94,8 +95,7 @@ impl Transaction<'_> {
                 ON place.task = participation.task AND place.participant = participation.participant
              CROSS JOIN round
                 ON round.task = place.task AND round.number = place.number AND round.attempt = place.attempt
-             WHERE participation.participant = ?1 AND place.state = 'REPORTED' AND round.state = 'COMPLETED'
-               AND round.model_version IS NOT NULL
+             WHERE participation.participant = ?1 AND place.state = 'REPORTED' AND round.state NOT IN ('FAILED', 'CANCELLED')
              ORDER BY place.task, place.number",
             participant,
         )

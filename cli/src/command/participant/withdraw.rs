@@ -66,14 +66,28 @@ fn words(withdrawn: &Withdrawn<'_>) -> String {
     let path = path.display();
     let mut text = format!("Participant {participant} is revoked. {path} states its contributions, signed by {key}.");
     if tasks.is_empty() {
-        text.push_str("\nNo published version contains an update of it.");
+        text.push_str("\nNo published version contains an update of it, and no open round has accepted one.");
     }
     for task in tasks {
         let TaskContributions { name, version_before, newest_version, .. } = task;
-        let first = version_before.saturating_add(1);
-        let rounds = rounds(task);
-        let _ =
-            write!(text, "\n\nTask {name}: {rounds}; versions {first} to {newest_version} may depend on its updates.");
+        let _ = match task.rounds.is_empty() {
+            true => write!(text, "\n\nTask {name}: no published version contains an update of it."),
+            false => {
+                let (rounds, first) = (rounds(task), version_before.saturating_add(1));
+                write!(
+                    text,
+                    "\n\nTask {name}: {rounds}; versions {first} to {newest_version} may depend on its updates."
+                )
+            }
+        };
+        for open in &task.open_rounds {
+            let _ = write!(
+                text,
+                "\nRound {} is open and has accepted an update of it. The version that it publishes may depend on it, unless you end the\n\
+                 task first: `tributary task cancel {name}`.",
+                open.round
+            );
+        }
         if let Some(spent) = &task.privacy {
             let (known, published) = (figure(spent.epsilon.cohort_known), figure(spent.epsilon.published));
             let delta = spent.delta.map(|delta| format!(" at delta {delta:e}")).unwrap_or_default();
@@ -82,11 +96,18 @@ fn words(withdrawn: &Withdrawn<'_>) -> String {
                 "\nNoise bounds what they reveal: epsilon {known}{delta} for readers who know the participants of each round, {published} for others."
             );
         }
-        let _ = write!(
-            text,
-            "\nTo go on without it: `tributary model restore {name} {version_before}`, or a new task with\n\
-             `model.initial = {{ task = \"{name}\", version = {version_before} }}`."
-        );
+        let _ = match task.version_before_is_kept {
+            true => write!(
+                text,
+                "\nTo go on without it: `tributary model restore {name} {version_before}`, or a new task with\n\
+                 `model.initial = {{ task = \"{name}\", version = {version_before} }}`."
+            ),
+            false => write!(
+                text,
+                "\nThe file of version {version_before}, the last one without it, was removed (model.retain). To go on without it, create a\n\
+                 task that starts anew, or from a copy of that version."
+            ),
+        };
     }
     text
 }

@@ -7,7 +7,9 @@ use federation::id::ParticipantId;
 use federation::time::Timestamp;
 use store::entity::task::TaskRow;
 use store::{StoreError, Transaction};
-use wire::contributions::{ContributedRound, Contributions, FORMAT, SignedContributions, SpentOn, TaskContributions};
+use wire::contributions::{
+    ContributedRound, Contributions, FORMAT, OpenRound, SignedContributions, SpentOn, TaskContributions,
+};
 use wire::route;
 
 use super::privacy;
@@ -29,16 +31,17 @@ pub(in crate::http) async fn show(
     let read = app.store.read("show_contributions", |tx| Box::pin(read(tx, participant))).await?;
     let found = read.ok_or_else(|| Error::NotFound(format!("there is no participant {participant}")))?;
     let mut tasks = Vec::with_capacity(found.tasks.len());
-    for (task, rounds) in found.tasks {
+    for OfTask { task, rounds, open_rounds, version_before, version_before_is_kept } in found.tasks {
         let epsilon = privacy::spent(&app, &task).await?;
-        let first = rounds.first().map_or(0, |round| round.version);
         tasks.push(TaskContributions {
             task: task.id,
-            version_before: first.saturating_sub(1),
+            version_before,
+            version_before_is_kept,
             newest_version: task.model_version,
             privacy: epsilon.map(|epsilon| SpentOn { epsilon, delta: task.spec.privacy.delta }),
             name: task.spec.name,
             rounds,
+            open_rounds,
         });
     }
     Ok(Json(app.sealer.sign_contributions(&Contributions {
@@ -55,23 +58,42 @@ pub(in crate::http) async fn show(
 /// What the rows state about a participant.
 struct Found {
     revoked_at: Option<Timestamp>,
-    /// Tasks, oldest first, each with at least one round.
-    tasks: Vec<(TaskRow, Vec<ContributedRound>)>,
+    /// Oldest first.
+    tasks: Vec<OfTask>,
+}
+
+/// What they state about one of its tasks.
+struct OfTask {
+    task: TaskRow,
+    rounds: Vec<ContributedRound>,
+    open_rounds: Vec<OpenRound>,
+    version_before: u32,
+    version_before_is_kept: bool,
 }
 
 async fn read(tx: &mut Transaction<'_>, participant: ParticipantId) -> std::result::Result<Option<Found>, StoreError> {
     let Some(row) = tx.participant(participant).await? else { return Ok(None) };
-    let mut tasks: Vec<(TaskRow, Vec<ContributedRound>)> = Vec::new();
+    let mut tasks: Vec<OfTask> = Vec::new();
     for (task, round, attempt, version) in tx.contributions(participant).await? {
-        let contributed = ContributedRound { round, attempt, version };
-        match tasks.last_mut() {
-            Some((last, rounds)) if last.id == task => rounds.push(contributed),
-            _ => {
-                let row = tx.task(task).await?;
-                let row = row.ok_or_else(|| StoreError::corrupt(format!("a round of task {task} has no task")))?;
-                tasks.push((row, vec![contributed]));
-            }
+        if tasks.last().is_none_or(|last| last.task.id != task) {
+            let row = tx.task(task).await?;
+            let task = row.ok_or_else(|| StoreError::corrupt(format!("a round of task {task} has no task")))?;
+            let (rounds, open_rounds) = (Vec::new(), Vec::new());
+            let version_before = task.model_version;
+            tasks.push(OfTask { task, rounds, open_rounds, version_before, version_before_is_kept: true });
         }
+        let Some(last) = tasks.last_mut() else { continue };
+        match version {
+            Some(version) => last.rounds.push(ContributedRound { round, attempt, version }),
+            None => last.open_rounds.push(OpenRound { round, attempt }),
+        }
+    }
+    for found in &mut tasks {
+        if let Some(first) = found.rounds.first() {
+            found.version_before = first.version.saturating_sub(1);
+        }
+        let before = tx.stored_version(found.task.id, found.version_before).await?;
+        found.version_before_is_kept = before.is_some_and(|before| before.removed_at.is_none());
     }
     Ok(Some(Found { revoked_at: row.revoked_at, tasks }))
 }

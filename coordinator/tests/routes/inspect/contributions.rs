@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use wire::audit::AuditKeyView;
-use wire::contributions::{ContributedRound, Contributions, SignedContributions};
+use wire::contributions::{ContributedRound, Contributions, OpenRound, SignedContributions};
 use wire::problem::ProblemType;
 use wire::{ParticipantId, route};
 
@@ -27,7 +27,10 @@ async fn completed_rounds_of_a_participant_are_stated() {
         assert_eq!(t.send(who, t.upload(&work, *id, &input([1, 2, 3]))).await.status, 200);
     }
     // An accepted update is in no version before the round has completed.
-    assert_eq!(stated(&t, a.0).await.tasks, Vec::new());
+    let before = stated(&t, a.0).await.tasks.remove(0);
+    let open = OpenRound { round: 1, attempt: work.attempt };
+    assert_eq!((&before.rounds[..], &before.open_rounds[..]), (&[][..], &[open][..]));
+    assert_eq!((before.version_before, before.newest_version, before.version_before_is_kept), (0, 0, true));
     t.post(&t.operator, &route::fill(route::TASK_PAUSE, &[&task]), &json!({})).await;
     t.work().await;
     let revoke = route::fill(route::PARTICIPANT_REVOKE, &[&a.0]);
@@ -38,6 +41,7 @@ async fn completed_rounds_of_a_participant_are_stated() {
     let contributed = ContributedRound { round: 1, attempt: work.attempt, version: 1 };
     assert_eq!((statement.tasks.len(), of_task.task, &of_task.rounds[..]), (1, task, &[contributed][..]));
     assert_eq!((of_task.version_before, of_task.newest_version, &of_task.privacy), (0, 1, &None));
+    assert!(of_task.open_rounds.is_empty() && of_task.version_before_is_kept);
     assert_eq!(stated(&t, b.0).await.revoked_at, None);
     assert_eq!(stated(&t, c.0).await.tasks, Vec::new(), "c was not drawn");
 

@@ -56,3 +56,30 @@ fn what_cannot_work_names_the_key_to_mend() {
     };
     assert_eq!(refusal(wide).field, "aggregation.modulus_bits");
 }
+
+#[test]
+fn columns_of_a_table_are_those_of_the_analysis() {
+    let survival = |table: serde_json::Value| {
+        move |text: &mut serde_json::Value| {
+            let time = json!({ "type": "time", "name": "days", "step": 1, "steps": 30 });
+            let arm = json!({ "type": "category", "name": "arm", "categories": 2 });
+            text["rounds"]["count"] = json!(1);
+            text["analytics"] = json!({ "kind": "survival", "max_rows": 100, "columns": [time, arm] });
+            text["model"] = json!({ "table": table });
+        }
+    };
+    let (time, arm, label) =
+        (json!({ "column": "days" }), json!({ "column": "arm", "one_of": ["a", "b"] }), json!({ "column": "died" }));
+    assert!(TaskModel::new(&task(survival(json!({ "features": [time, arm], "label": label })))).is_ok());
+    let error = refusal(survival(json!({ "features": [time, arm] })));
+    assert_eq!(error.to_string(), "model.table.label: must name the column with the target");
+    let error = refusal(survival(json!({ "features": [time], "label": label })));
+    assert_eq!(error.to_string(), "model.table.features: names 1 columns, and the analysis has 2");
+    let counts = |text: &mut serde_json::Value| {
+        let category = json!({ "type": "category", "name": "c", "categories": 2 });
+        text["rounds"]["count"] = json!(1);
+        text["analytics"] = json!({ "kind": "contingency", "max_rows": 100, "columns": [category, category] });
+        text["model"] = json!({ "table": { "features": [time, arm], "label": label } });
+    };
+    assert_eq!(refusal(counts).to_string(), "model.table.label: must be left out: there is no target");
+}

@@ -6,6 +6,7 @@
 mod audited;
 mod away;
 mod batches;
+mod biostatistics;
 mod collector;
 mod company;
 mod conditions;

@@ -133,7 +133,7 @@ fn a_table_is_refused_where_no_task_names_its_columns() {
 }
 
 /// Runs the participants of a task to its end.
-fn complete(folder: &Path, served: &Served, task: &str) {
+pub(crate) fn complete(folder: &Path, served: &Served, task: &str) {
     served.operate(&["task", "create", folder.join(format!("{task}.toml")).to_str().unwrap()]).data();
     let mut hospitals: Vec<_> = (1..=3)
         .map(|number| hospital_of(folder, served, number, task).stdout(Stdio::null()).spawn().map(Background).unwrap())

@@ -8,6 +8,7 @@ use wire::audit::AuditKeyView;
 use wire::inspect::{ModelView, RoundView};
 use wire::route;
 
+use super::result;
 use crate::command::privacy::ledger;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, check_writable, number};
@@ -16,6 +17,7 @@ use crate::server::ServerArgs;
 mod curve;
 mod facts;
 mod page;
+mod survival;
 
 use facts::Facts;
 
@@ -42,11 +44,15 @@ impl TaskReport {
         let mut versions: Vec<ModelView> = server.list(&route::fill(route::MODELS, &[&id]), usize::MAX).await?;
         let privacy = if task.spec.privacy.is_private() { Some(ledger::get(&server, id).await?) } else { None };
         let audit: AuditKeyView = server.get(route::AUDIT_KEY, &[]).await?;
+        let analysis = match &task.spec.analytics {
+            Some(_) => Some(result::published(&server, id, None).await?.1),
+            None => None,
+        };
         bar.finish_and_clear();
         rounds.sort_by_key(|round| round.number);
         versions.sort_by_key(|model| model.version);
         let at = SystemClock::new().now().wall;
-        let facts = Facts { task, rounds, versions, privacy, audit, at };
+        let facts = Facts { task, rounds, versions, privacy, audit, analysis, at };
         let path = self.html.display();
         std::fs::write(&self.html, page::draw(&facts))
             .map_err(Failure::because(Exit::Io, format!("cannot write {path}")))?;

@@ -5,8 +5,9 @@ use learning::analytics::{
     AnalyticsState, ChiSquareTest, Coefficient, ColumnStatistics, ContingencyState, CoxState, KMeansState, OutcomeSpec,
     RegressionState, StatisticsState, SurvivalCurve, SurvivalState, TreesState, VariableSpec,
 };
-use task_spec::TableColumn;
+use task_spec::{TableColumn, TaskSpec};
 use wire::TaskId;
+use wire::grammar::counted;
 use wire::inspect::{ModelView, TaskView};
 use wire::route;
 
@@ -54,8 +55,7 @@ impl AnalysisResult {
         };
         let spec = AnalyticsSpec::read(analytics).map_err(Failure::because(Exit::Refused, "its analysis"))?;
         let (version, state) = published(&server, id, self.version).await?;
-        let features = task.spec.model.table.as_ref().map_or(&[][..], |table| &table.features);
-        output.answer(&state, || Words { features, width: output.width() }.of(&spec, &state));
+        output.answer(&state, || Words { columns: Columns::of(&task.spec), width: output.width() }.of(&spec, &state));
         if version < task.spec.rounds.count {
             output.note(format!("this is the state after {version} of {} rounds", task.spec.rounds.count));
         }
@@ -63,10 +63,72 @@ impl AnalysisResult {
     }
 }
 
+/// The whole result in words.
+pub(super) fn words(task: &TaskSpec, state: &AnalyticsState) -> String {
+    let spec = task.analytics.as_ref().and_then(|analytics| AnalyticsSpec::read(analytics).ok());
+    spec.map_or_else(String::new, |spec| Words { columns: Columns::of(task), width: None }.of(&spec, state))
+}
+
+/// Names of the groups of an analysis of survival, in the order of its curves.
+pub(super) fn groups(task: &TaskSpec) -> Vec<String> {
+    let spec = task.analytics.as_ref().and_then(|analytics| AnalyticsSpec::read(analytics).ok());
+    match spec {
+        Some(AnalyticsSpec::Survival(spec)) => Columns::of(task).groups(&spec.columns),
+        Some(_) | None => Vec::new(),
+    }
+}
+
+/// The columns of a task's table, which know the words of categories.
+#[derive(Clone, Copy)]
+struct Columns<'a>(&'a [TableColumn]);
+
+impl<'a> Columns<'a> {
+    fn of(task: &'a TaskSpec) -> Self {
+        Self(task.model.table.as_ref().map_or(&[][..], |table| &table.features))
+    }
+
+    /// The word of a category, or its number.
+    fn word(self, column: usize, category: usize) -> String {
+        let word = self.0.get(column).and_then(|feature| feature.one_of.get(category));
+        word.cloned().unwrap_or_else(|| category.to_string())
+    }
+
+    /// Names of a column's categories from `first` on.
+    fn categories(self, column: usize, name: &str, categories: u32, first: u32) -> impl Iterator<Item = String> {
+        (first..categories).map(move |at| format!("{name} = {}", self.word(column, at as usize)))
+    }
+
+    /// Names of the terms of a predictor, in the order of the coefficients.
+    fn terms(self, columns: &[VariableSpec]) -> Vec<String> {
+        let mut names = Vec::new();
+        for (column, variable) in columns.iter().enumerate() {
+            match variable {
+                VariableSpec::Real { name, .. } => names.push(name.clone()),
+                VariableSpec::Category { name, categories } => {
+                    names.extend(self.categories(column, name, *categories, 1));
+                }
+                VariableSpec::Exposure { .. } | VariableSpec::Time { .. } => {}
+            }
+        }
+        names
+    }
+
+    /// Names of the groups that are compared; one without a name if there are none.
+    fn groups(self, columns: &[VariableSpec]) -> Vec<String> {
+        let group = columns.iter().enumerate().find_map(|(column, variable)| match variable {
+            VariableSpec::Category { name, categories } => Some((column, name, *categories)),
+            VariableSpec::Real { .. } | VariableSpec::Exposure { .. } | VariableSpec::Time { .. } => None,
+        });
+        group.map_or_else(
+            || vec![String::new()],
+            |(column, name, categories)| self.categories(column, name, categories, 0).collect(),
+        )
+    }
+}
+
 /// How results become words.
 struct Words<'a> {
-    /// The columns of the task's table, which know the words of categories.
-    features: &'a [TableColumn],
+    columns: Columns<'a>,
     /// Width of the terminal.
     width: Option<usize>,
 }
@@ -82,9 +144,11 @@ impl Words<'_> {
                     OutcomeSpec::Binary => Some("ODDS RATIO"),
                     OutcomeSpec::Count { .. } => Some("RATE RATIO"),
                 };
-                self.regression(&self.terms(&spec.columns), ratio, state)
+                self.regression(&self.columns.terms(&spec.columns), ratio, state)
             }
-            (AnalyticsSpec::Cox(spec), AnalyticsState::Cox(state)) => self.cox(&self.terms(&spec.columns), state),
+            (AnalyticsSpec::Cox(spec), AnalyticsState::Cox(state)) => {
+                self.cox(&self.columns.terms(&spec.columns), state)
+            }
             (AnalyticsSpec::Survival(spec), AnalyticsState::Survival(state)) => self.survival(&spec.columns, state),
             (AnalyticsSpec::Contingency(spec), AnalyticsState::Contingency(state)) => {
                 self.contingency(&spec.columns, state)
@@ -94,27 +158,6 @@ impl Words<'_> {
             (_, AnalyticsState::Trees(state)) => trees(state),
             _ => "This program does not know this kind of result; --format json prints it.".to_owned(),
         }
-    }
-
-    /// The word of a category, or its number.
-    fn word(&self, column: usize, category: usize) -> String {
-        let word = self.features.get(column).and_then(|feature| feature.one_of.get(category));
-        word.cloned().unwrap_or_else(|| category.to_string())
-    }
-
-    /// Names of the terms of a predictor, in the order of the coefficients.
-    fn terms(&self, columns: &[VariableSpec]) -> Vec<String> {
-        let mut names = Vec::new();
-        for (column, variable) in columns.iter().enumerate() {
-            match variable {
-                VariableSpec::Real { name, .. } => names.push(name.clone()),
-                VariableSpec::Category { name, categories } => {
-                    names.extend((1..*categories as usize).map(|at| format!("{name} = {}", self.word(column, at))));
-                }
-                VariableSpec::Exposure { .. } | VariableSpec::Time { .. } => {}
-            }
-        }
-        names
     }
 
     /// Sentences, each on its line, and tables between them.
@@ -173,14 +216,9 @@ impl Words<'_> {
     }
 
     fn survival(&self, columns: &[VariableSpec], state: &SurvivalState) -> String {
-        let group = columns.iter().enumerate().find_map(|(column, variable)| match variable {
-            VariableSpec::Category { name, .. } => Some((column, name)),
-            VariableSpec::Real { .. } | VariableSpec::Exposure { .. } | VariableSpec::Time { .. } => None,
-        });
         let mut parts = vec![state.problem.as_ref().map(|problem| format!("Problem: {problem}."))];
-        for (at, curve) in state.groups.iter().enumerate() {
-            let name = group.map(|(column, name)| format!("{name} = {}: ", self.word(column, at)));
-            parts.push(Some(self.curve(&name.unwrap_or_default(), curve)));
+        for (name, curve) in self.columns.groups(columns).iter().zip(&state.groups) {
+            parts.push(Some(self.curve(name, curve)));
         }
         parts.push(state.log_rank.map(|test| sentence("Log-rank test", test)));
         Self::parts(parts)
@@ -199,6 +237,7 @@ impl Words<'_> {
         let median = curve.median.map_or_else(|| "not reached".to_owned(), figure);
         let (rows, events) = (number(curve.rows), number(curve.events));
         let table = table.render(self.width, "");
+        let name = if name.is_empty() { String::new() } else { format!("{name}: ") };
         format!("{name}{rows} rows, {events} events; median {median}.\n{table}")
     }
 
@@ -208,11 +247,14 @@ impl Words<'_> {
             _ => "",
         };
         let categories = state.counts.first().map_or(0, Vec::len);
-        let headings: Vec<_> = (0..categories).map(|at| format!("{} = {}", name(1), self.word(1, at))).collect();
+        let headings: Vec<_> =
+            (0..categories).map(|at| format!("{} = {}", name(1), self.columns.word(1, at))).collect();
         let headings = headings.iter().map(|heading| (heading.as_str(), Cells::Number));
         let mut table = Table::new(&std::iter::once((name(0), Cells::Text)).chain(headings).collect::<Vec<_>>());
         for (at, counts) in state.counts.iter().enumerate() {
-            table.row(std::iter::once(self.word(0, at)).chain(counts.iter().map(|&count| number(count))).collect());
+            table.row(
+                std::iter::once(self.columns.word(0, at)).chain(counts.iter().map(|&count| number(count))).collect(),
+            );
         }
         let ratio = state.odds_ratio.map(|ratio| {
             let [estimate, low, high] = [ratio.estimate, ratio.low, ratio.high].map(figure);
@@ -246,8 +288,8 @@ impl Words<'_> {
                 }
                 ColumnStatistics::Category { name, counts, missing, .. } => {
                     let counts = counts.iter().enumerate();
-                    let counts =
-                        counts.map(|(category, &count)| format!("{}: {}", self.word(at, category), number(count)));
+                    let counts = counts
+                        .map(|(category, &count)| format!("{}: {}", self.columns.word(at, category), number(count)));
                     let counts = counts.collect::<Vec<_>>().join(", ");
                     table.row(vec![name.clone(), String::new(), String::new(), number(*missing), counts]);
                 }
@@ -277,9 +319,6 @@ fn trees(state: &TreesState) -> String {
 
 fn sentence(name: &str, test: ChiSquareTest) -> String {
     let ChiSquareTest { chi_square, degrees_of_freedom, p_value } = test;
-    format!(
-        "{name}: chi-square {} with {degrees_of_freedom} degrees of freedom, P = {}.",
-        figure(chi_square),
-        figure(p_value)
-    )
+    let freedom = counted(degrees_of_freedom, "degree", "degrees");
+    format!("{name}: chi-square {} with {freedom} of freedom, P = {}.", figure(chi_square), figure(p_value))
 }

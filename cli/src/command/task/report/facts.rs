@@ -1,5 +1,6 @@
 //! What a report is made from.
 
+use learning::analytics::AnalyticsState;
 use wire::audit::AuditKeyView;
 use wire::inspect::{ModelView, PrivacyReport, RoundView, TaskView};
 use wire::{RoundState, Timestamp};
@@ -14,6 +15,8 @@ pub(super) struct Facts {
     /// The ledger of a task with a privacy mechanism.
     pub(super) privacy: Option<PrivacyReport>,
     pub(super) audit: AuditKeyView,
+    /// The newest state of an analysis.
+    pub(super) analysis: Option<AnalyticsState>,
     pub(super) at: Timestamp,
 }
 

@@ -2,12 +2,15 @@
 
 use std::fmt::Write as _;
 
+use learning::analytics::AnalyticsState;
 use wire::grammar::counted;
 use wire::inspect::{EpsilonView, ModelView, PrivacyReport, Protection, RoundView};
 use wire::{Digest, TaskStatus};
 
 use super::curve;
 use super::facts::Facts;
+use super::survival;
+use crate::command::task::result;
 use crate::output::{day, figure, markup, number, when};
 
 /// Maximum number of curves.
@@ -108,7 +111,7 @@ fn in_short(facts: &Facts) -> String {
     }
     lines.push(
         "Data stayed with the participants. Each one computed an update from its own data, and the coordinator published \
-         only what it computed from sums of updates."
+         only what it computed from these updates."
             .to_owned(),
     );
     lines.push(match &facts.task.protection {
@@ -156,10 +159,10 @@ fn participants(facts: &Facts) -> String {
     let failed = facts.rounds.len() - completed.len();
     let attempts: u64 = facts.rounds.iter().map(|round| u64::from(round.attempt)).sum();
     text.push_str(&paragraph(&format!(
-        "{} attempts were made at {} rounds; the latest attempt at {failed} of them published nothing. A participant counts once in each \
-         round that it took part in.",
-        number(attempts),
-        number(facts.rounds.len() as u64)
+        "Rounds: {}; attempts at them: {}; rounds whose latest attempt published nothing: {failed}. A participant counts once in each round \
+         that it took part in.",
+        number(facts.rounds.len() as u64),
+        number(attempts)
     )));
     if let Some(view) = facts.task.participants.as_ref() {
         text.push_str(&paragraph(&format!("{} enrolled participants are eligible now.", number(view.eligible.into()))));
@@ -269,6 +272,20 @@ fn privacy(facts: &Facts) -> String {
 }
 
 fn results(facts: &Facts) -> String {
+    let found = facts.analysis.as_ref().map_or_else(String::new, |state| {
+        let curves = match state {
+            AnalyticsState::Survival(state) => survival::draw(&state.groups, &result::groups(&facts.task.spec)),
+            _ => String::new(),
+        };
+        format!(
+            "<div class=\"curves\">\n{curves}</div>\n<pre>{}</pre>\n",
+            markup(&result::words(&facts.task.spec, state))
+        )
+    });
+    found + &metrics(facts)
+}
+
+fn metrics(facts: &Facts) -> String {
     let mut names: Vec<&String> = facts.completed().flat_map(|round| round.metrics.keys()).collect();
     names.sort_unstable();
     names.dedup();
@@ -291,6 +308,10 @@ fn results(facts: &Facts) -> String {
         .map(|(name, metric)| vec![markup(name), figure(metric.value), number(metric.count)])
         .collect();
     let mut text = format!("<div class=\"curves\">\n{curves}</div>\n");
+    if names.len() > CURVES_MAX {
+        let left_out: Vec<_> = names[CURVES_MAX..].iter().map(|name| markup(name)).collect();
+        text.push_str(&paragraph(&format!("Without curves: {}.", left_out.join(", "))));
+    }
     text.push_str(&paragraph(
         "Means over the participants of each round, weighted by their numbers of examples. Metrics of the received model are of the version \
          that the round started from.",

@@ -31,9 +31,10 @@ exec '$(command -v cargo)' build --workspace --bins --lib --example shift --mess
 CARGO
 chmod +x "$work/bin/cargo"
 export PATH="$work/venv/bin:$PATH"
-# The notebook, JAX's arrays and clients of Flower and NVFlare are tested where these can be had, and say SKIPPED otherwise.
+# The notebook, JAX's arrays, statistics next to pooled ones and clients of Flower and NVFlare are tested where these can be had, and say
+# SKIPPED otherwise.
 status=0
-for more in "nbclient ipykernel matplotlib" jax flwr==1.42.0 nvflare==2.9.0; do
+for more in "nbclient ipykernel matplotlib" jax "statsmodels==0.15.0 lifelines==0.30.3" flwr==1.42.0 nvflare==2.9.0; do
     # shellcheck disable=SC2086 # several packages
     "$root/.ci/pypi.sh" 240 "$work/venv" $more >"$work/pip.log" 2>&1 || {
         tail -n 1 "$work/pip.log"

@@ -165,6 +165,19 @@ class Examples(unittest.TestCase):
         self.assertAlmostEqual(float(re.search(r"round 1: (\S+) nats", done.stdout)[1]), base, delta=0.1)
         self.assertGreater(float(said[-1].split()[-2]), 0.05)
 
+    @installed("statsmodels", "lifelines")
+    def test_biostatistics_equal_the_pooled_ones(self):
+        with federation() as running:
+            known = {"TRIBUTARY_SERVER": running.url, "TRIBUTARY_CA": running.ca, "TRIBUTARY_TOKEN": running.token}
+            command = [sys.executable, EXAMPLES / "biostatistics.py"]
+            done = subprocess.run(command, check=True, capture_output=True, text=True, env={**os.environ, **known})
+        print(done.stdout)
+        differences = [float(found) for found in re.findall(r"largest difference.*: (\S+)$", done.stdout, re.MULTILINE)]
+        self.assertEqual(len(differences), 4)
+        self.assertLess(max(differences), 1e-6)
+        test, pooled = map(float, re.search(r"log-rank test: chi-square (\S+), pooled (\S+)", done.stdout).groups())
+        self.assertAlmostEqual(test, pooled, places=8)
+
     @installed("sklearn", "jax")
     def test_jax(self):
         from sklearn.datasets import load_digits

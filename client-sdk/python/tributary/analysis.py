@@ -20,7 +20,8 @@ class Column:
     """A column of the rows, or ``repeat`` columns of the same kind one after the other."""
 
     name: str
-    #: ``real``: numbers, those beyond the range counting as its nearest end. ``category``: whole numbers from 0.
+    #: ``real``: numbers, those beyond the range counting as its nearest end. ``category``: whole numbers from 0. ``time``: time to an
+    #: event or to the end of the observation. ``exposure``: what a count is proportional to.
     type: str = "real"
     #: The range of a number.
     low: float | None = None
@@ -40,7 +41,8 @@ class Column:
 class Target:
     """What is predicted of each row."""
 
-    #: ``class``: whole numbers from 0, below ``classes``. ``real``: numbers, those beyond the range counting as its nearest end.
+    #: ``class``: whole numbers from 0, below ``classes``. ``binary``: 0 or 1. ``count``: from 0. ``real``: numbers, those beyond the range
+    #: counting as its nearest end.
     type: str
     classes: int | None = None
     #: The range of a number.
@@ -54,13 +56,13 @@ class Target:
 class Analysis:
     """What a task asks of rows that stay on the device. What leaves it is what the analysis counts and sums of them."""
 
-    #: ``statistics``, ``k_means`` or ``trees``.
+    #: ``statistics``, ``k_means``, ``trees``, ``regression``, ``survival``, ``cox`` or ``contingency``.
     kind: str
     #: So many rows of a participant count at most; of more, evenly spaced ones.
     max_rows: int
     #: In the order in which rows have them.
     columns: Sequence[Column]
-    #: What is predicted, of ``trees``.
+    #: What ``trees`` predict and a ``regression`` explains. For ``survival`` and ``cox`` targets are 1 for an event, else 0.
     target: Target | None = None
     #: Everything else that the task says, by its name in the task file.
     more: Mapping[str, Any] = dataclasses.field(default_factory=dict)

@@ -12,7 +12,7 @@ trap 'rm -rf "$work"' EXIT
 
 export PATH="$(dirname "$binary"):$PATH" TRIBUTARY=$root LIBRARY=$libraries
 cd "$root/docs"
-python3 site/tutorials.py tutorials/operator.md tutorials/app-developer.md tutorials/auditor.md tutorials/regions.md operations/rotation.md \
+python3 site/tutorials.py tutorials/operator.md tutorials/hospital.md tutorials/app-developer.md tutorials/auditor.md tutorials/regions.md operations/rotation.md \
     --twice tutorials/app-developer-rust.md
 python3 site/commands.py
 python3 site/zoo.py "$binary" 5

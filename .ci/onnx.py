@@ -7,6 +7,7 @@ import pathlib
 import struct
 import subprocess
 import sys
+import tomllib
 import urllib.request
 
 import numpy
@@ -71,6 +72,63 @@ def imported(name, loss):
     (place / "task.toml").write_text(task)
 
 
+#: Scaled numbers, filled in or indicated, and words: nine inputs.
+TABLE = """name = "wards"
+[selection.cohort]
+count = 3
+[model]
+architecture = { kind = "mlp", hidden = [30] }
+[model.table]
+features = [
+    { column = "age", low = 0, high = 100, missing = "indicator", mean = 48 },
+    { column = "ward", one_of = ["icu", "er"], other = true, missing = "indicator" },
+    { column = "pulse", missing = "median", median = 70 },
+    { column = "smokes", one_of = ["no", "yes"], missing = "no" },
+]
+label = { column = "outcome", one_of = ["a", "b", "c", "d"] }
+"""
+
+
+def with_columns():
+    """A model of a table, whose record and task file name its columns."""
+    weights, place = models / "wards" / "7" / "model.safetensors", models / "wards" / "7"
+    write(weights, {"fc1.weight": (30, 9), "fc1.bias": (30,), "fc2.weight": (4, 30), "fc2.bias": (4,)})
+    task = tomllib.loads(TABLE)
+    record = {
+        "task": "00000000-0000-0000-0000-000000000001", "sha256": hashlib.sha256(weights.read_bytes()).hexdigest(),
+        "architecture": {"kind": "mlp", "inputs": 9, "hidden": [30], "classes": 4}, "table": task["model"]["table"],
+    }
+    (place / "record.json").write_text(json.dumps(record))
+    (place / "task.toml").write_text(TABLE)
+
+
+def compare_columns():
+    """ONNX Runtime's scores from raw cells against the server's."""
+    place, onnx = models / "wards" / "7", folder / "wards.onnx"
+    export = [binary, "--format", "json", "model", "export", place / "model.safetensors", "--task", place / "task.toml"]
+    subprocess.run([*export, "--columns", "--onnx", onnx], check=True, stdout=subprocess.DEVNULL)
+    session, nan = onnxruntime.InferenceSession(onnx), float("nan")
+    cells = {
+        "age": [35, 100, nan, 0], "ward": ["icu", "burns", "er", ""], "pulse": [nan, 60.5, 70, 120], "smokes": ["yes", "no", "", "yes"],
+    }
+    assert {taken.name: taken.type for taken in session.get_inputs()} == {
+        name: "tensor(float)" if isinstance(column[0], (int, float)) else "tensor(string)" for name, column in cells.items()
+    }
+    feeds, inputs = {}, []
+    for name, column in cells.items():
+        is_text = isinstance(column[0], str)
+        feeds[name] = numpy.array(column, dtype=object if is_text else numpy.float32).reshape(-1, 1)
+        data = [None if cell != cell else cell for cell in column]
+        inputs.append({"name": name, "shape": [len(column), 1], "datatype": "BYTES" if is_text else "FP32", "data": data})
+    request = urllib.request.Request(f"{url}/v2/models/wards/infer", json.dumps({"inputs": inputs}).encode())
+    with urllib.request.urlopen(request) as answer:
+        ours = {output["name"]: numpy.array(output["data"]).reshape(output["shape"]) for output in json.load(answer)["outputs"]}
+    scores, classes = session.run(["scores", "classes"], feeds)
+    worst = numpy.abs(scores - ours["scores"]).max() / numpy.abs(scores).max()
+    assert worst < 1e-5 and (classes == ours["classes"]).all(), worst
+    print(f"wards: ONNX Runtime computes our scores from raw numbers, words and empty cells to {worst:.1e}")
+
+
 def ask_graph(name, tensors):
     """The outputs by name; floats and integers of 64 bits."""
     kinds = {"float32": "FP32", "int64": "INT64"}
@@ -117,13 +175,14 @@ for name, tensors in MODELS.items():
     write(models / name / "7" / "model.safetensors", tensors)
 for name, loss in GRAPHS.items():
     imported(name, loss)
+with_columns()
 # Triton's own schema, without its client for gRPC.
 place = pathlib.Path(importlib.util.find_spec("tritonclient").submodule_search_locations[0]) / "grpc" / "model_config_pb2.py"
 spec = importlib.util.spec_from_file_location("model_config_pb2", place)
 triton = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(triton)
 
-names = [word for name in [*MODELS, *GRAPHS] for word in ("--task", name)]
+names = [word for name in [*MODELS, *GRAPHS, "wards"] for word in ("--task", name)]
 serve = [binary, "--format", "json", "infer", "serve", "--models", models, *names, "--listen", "127.0.0.1:0"]
 server = subprocess.Popen(serve, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 try:
@@ -154,6 +213,7 @@ try:
         print(f"{name}: ONNX Runtime {onnxruntime.__version__} computes our scores to {worst:.1e}, and Triton's schema takes its description")
     for name in GRAPHS:
         compare_graph(name)
+    compare_columns()
 finally:
     server.terminate()
     server.wait()

@@ -191,11 +191,11 @@ function afterPress(run) {
 
 /**
  * `rows`: [{x: round, …}], by x. `series`: [{key, name, tone}], or with `band: true, low, high` a band. `marks`: horizontal
- * lines [{value, name}]. `format(value)` writes values with their unit; `from` and `to` are the ends
+ * lines [{value, name}]. `flag`: a vertical line {x, name}. `format(value)` writes values with their unit; `from` and `to` are the ends
  * of what values can be, and 0 as `from` begins the axis there. `isWhole`: there are no parts of one. Charts with one `view` share their
  * cursor and the rounds that they show.
  */
-export function Chart({ heading, note, rows, series: all, stacked = false, marks = [], format = figure, from, to, unit = '', xName = 'Round', isWhole = false, view }) {
+export function Chart({ heading, note, rows, series: all, stacked = false, marks = [], flag, format = figure, from, to, unit = '', xName = 'Round', isWhole = false, view }) {
   const [box, width] = useWidth();
   const own = useView();
   const { cursor, range, set } = view ?? own;
@@ -301,6 +301,9 @@ export function Chart({ heading, note, rows, series: all, stacked = false, marks
           ${marks.map((mark) => html`
             <line class="limit" x1=${MARGIN.left} x2=${width - MARGIN.right} y1=${y(mark.value)} y2=${y(mark.value)} />
             <text class="limit-name" x=${width - MARGIN.right} y=${y(mark.value) + (y(mark.value) < 30 ? 14 : -6)} text-anchor="end">${mark.name}</text>`)}
+          ${flag && flag.x >= first && flag.x <= last && html`
+            <line class="limit" x1=${x(flag.x)} x2=${x(flag.x)} y1=${MARGIN.top} y2=${HEIGHT - MARGIN.bottom} />
+            <text class="limit-name" x=${x(flag.x) + (x(flag.x) > width / 2 ? -6 : 6)} y=${HEIGHT - MARGIN.bottom - 8} text-anchor=${x(flag.x) > width / 2 ? 'end' : 'start'}>${flag.name}</text>`}
           ${drag && html`<rect class="brush" x=${Math.min(drag.from, drag.to)} y=${MARGIN.top} width=${Math.abs(drag.to - drag.from)} height=${inner.height} />`}
           ${current && html`<line class="cursor" x1=${x((current.x + (current.last ?? current.x)) / 2)} x2=${x((current.x + (current.last ?? current.x)) / 2)} y1=${MARGIN.top} y2=${HEIGHT - MARGIN.bottom} />`}
           <line class="axis" x1=${MARGIN.left} x2=${width - MARGIN.right} y1=${HEIGHT - MARGIN.bottom} y2=${HEIGHT - MARGIN.bottom} />

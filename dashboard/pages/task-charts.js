@@ -70,16 +70,19 @@ function namesOf(rounds, of) {
 export function TaskCharts({ task, rounds, loading }) {
   const budget = task.spec.privacy?.epsilon;
   const isPrivate = Boolean(task.ledger);
+  const promoted = task.promoted_version;
   const paced = usePaced(rounds, REDRAW_MS);
-  return useMemo(() => html`<${Drawn} ...${{ rounds: paced, loading, budget, isPrivate }} />`, [paced, loading, budget, isPrivate]);
+  return useMemo(() => html`<${Drawn} ...${{ rounds: paced, loading, budget, isPrivate, promoted }} />`, [paced, loading, budget, isPrivate, promoted]);
 }
 
-function Drawn({ rounds, loading, budget, isPrivate }) {
+function Drawn({ rounds, loading, budget, isPrivate, promoted }) {
   const rows = useMemo(() => rounds.filter((round) => round.ended_at != null).map(once), [rounds]);
   const view = useView();
   if (rows.length === 0) return loading ? html`<${Loading} what="Loading rounds" />` : html`<${Empty} heading="No round has ended yet">Charts begin with the first one.<//>`;
   const metrics = namesOf(rounds, 'metrics');
   const distributions = namesOf(rounds, 'distributions');
+  const publisher = promoted == null ? undefined : rounds.find((round) => round.model?.version === promoted);
+  const flag = publisher && { x: publisher.number, name: `v${integer(promoted)} promoted` };
   const failed = rounds.filter((round) => round.state === 'FAILED');
   const whys = failed.map(({ failure }) => reason(failure) || 'no reason told');
   const failures = [...new Set(whys)].map((why) => `${why} (${integer(whys.filter((one) => one === why).length)})`);
@@ -89,7 +92,7 @@ function Drawn({ rounds, loading, budget, isPrivate }) {
     ${metrics.length === 0 && distributions.length === 0 && html`<p class="note">Participants report no metrics in this task${isPrivate ? ': figures beside the noised model would not be covered by ε' : ''}.</p>`}
     <div class="charts">
       ${families(metrics).map(([heading, names]) => html`
-        <${Chart} view=${view} key=${heading} heading=${heading} rows=${rows} unit=${names.every(isShare) ? '%' : ''} to=${names.every(isShare) ? 1 : undefined} format=${(value) => (value == null ? NOTHING : metric(names[0], value))}
+        <${Chart} view=${view} key=${heading} flag=${flag} heading=${heading} rows=${rows} unit=${names.every(isShare) ? '%' : ''} to=${names.every(isShare) ? 1 : undefined} format=${(value) => (value == null ? NOTHING : metric(names[0], value))}
           series=${names.map((name, at) => ({ key: `m:${name}`, name: title(name), tone: at + 1 }))} />`)}
       ${distributions.map((name) => html`
         <${Chart} view=${view} key=${`d:${name}`} heading=${`${title(name)} over participants`} rows=${rows} format=${(value) => metric(name, value)} unit=${isShare(name) ? '%' : ''} to=${1}

@@ -55,7 +55,9 @@ pub use server::rounds::{KeepBest, RoundsSpec};
 pub use server::schedule::{Ahead, LEAST_WEIGHT, MAX_STALENESS, Mode, ScheduleSpec, Staleness};
 pub use server::secure_aggregation::SecureAggregationSpec;
 pub use server::selection::{Cohort, Oort, PowerOfChoice, Quotas, Requirements, SelectionSpec, Strategy, Stratified};
-pub use table::{EmptyCell, MAX_TABLE_COLUMNS, MAX_TABLE_WORDS, Missing, Percentage, TableColumn, TableSpec};
+pub use table::{
+    CellValue, EmptyCell, MAX_TABLE_COLUMNS, MAX_TABLE_WORDS, Missing, Percentage, RawCell, TableColumn, TableSpec,
+};
 pub use task::{Draw, TaskSpec};
 pub use text::keys::keys;
 pub use text::preset::{PRESETS, Preset};

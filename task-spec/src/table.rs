@@ -2,11 +2,14 @@
 //!
 //! Participants receive it with the model, and those of a secure round agree on it, byte for byte.
 
+mod cell;
+mod choice;
 mod column;
 mod percentage;
 
 use serde::{Deserialize, Serialize};
 
+pub use cell::{CellValue, RawCell};
 pub use column::{EmptyCell, Missing, TableColumn};
 pub use percentage::Percentage;
 

@@ -4,6 +4,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use serde_json::json;
+
+use crate::serving::Models;
 use crate::support::{Background, Ran, Served, finish, tributary};
 
 const PAGE: &str = include_str!("../../../docs/TABLES.md");
@@ -229,6 +232,7 @@ fn statistics_give_the_columns_of_a_regression() {
     let rmse = measured["rmse"].as_f64().unwrap();
     assert!(rmse < simple && rmse > 5.0, "in days, {simple} by two means: {measured}");
     assert!(measured["r2"].as_f64().unwrap() > 0.2 && measured["accuracy"].is_null(), "{measured}");
+    assert_served(folder, &served, rmse);
     let rounds = served.operate(&["round", "list", "days"]).data();
     let last = &rounds.as_array().unwrap()[0]["metrics"];
     assert!(
@@ -236,6 +240,30 @@ fn statistics_give_the_columns_of_a_regression() {
             && last["r2"]["value"].is_number(),
         "{rounds}"
     );
+}
+
+/// The model of `days`, served by columns, predicts the days of `all.csv` with this error.
+fn assert_served(folder: &Path, served: &Served, rmse: f64) {
+    let text = std::fs::read_to_string(folder.join("all.csv")).unwrap();
+    let rows: Vec<Vec<&str>> = text.lines().skip(1).map(|line| line.split(',').collect()).collect();
+    let column = |name: &str, at: usize| {
+        let cells: Vec<_> = rows.iter().map(|row| row[at]).collect();
+        json!({ "name": name, "datatype": "BYTES", "shape": [rows.len()], "data": cells })
+    };
+    let body = json!({ "inputs": [column("age", 1), column("ward", 3), column("readmitted", 4)] });
+    let models = folder.join("models");
+    let flags = ["--from", &served.url, "--ca", &served.ca, "--token", &served.token, "--task", "days"];
+    let answer = tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let models = Models::serve(&models, &flags);
+        models.until_answers(6).await;
+        models.post("/v2/models/days/infer", &body, None).await
+    });
+    assert_eq!(answer.0, 200, "{}", answer.1);
+    let predicted: Vec<f64> = serde_json::from_value(answer.1["outputs"][0]["data"].clone()).unwrap();
+    let squares =
+        rows.iter().zip(&predicted).map(|(row, days)| (row[2].parse::<f64>().unwrap() - days).powi(2)).sum::<f64>();
+    let found = (squares / rows.len() as f64).sqrt();
+    assert!((found - rmse).abs() < 1e-3, "{found} days by the server, {rmse} by `model evaluate`");
 }
 
 #[test]

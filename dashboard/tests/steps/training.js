@@ -271,6 +271,10 @@ export async function usingModels(page) {
   assert.match(await row.innerText(), /%/);
   await comparingTensors(page);
   await shot(page, 'task-models');
+  // The charts of metrics show where the promoted version comes from.
+  await page.goto(at('tasks/vitals'));
+  await page.locator('.chart svg').getByText('v5 promoted').first().waitFor();
+  await page.goto(at('tasks/vitals/models'));
 }
 
 /** The files of both versions, compared by the page and here. */

@@ -13,7 +13,20 @@ pub(super) struct Builder {
 
 impl Builder {
     pub(super) fn node(&mut self, operator: &str, inputs: &[&str], output: &str, attributes: Vec<Attribute>) {
+        self.node_of("", operator, inputs, output, attributes);
+    }
+
+    /// An operation of another set of operators than ONNX's own.
+    pub(super) fn node_of(
+        &mut self,
+        domain: &str,
+        operator: &str,
+        inputs: &[&str],
+        output: &str,
+        attributes: Vec<Attribute>,
+    ) {
         self.nodes.push(Node {
+            domain: domain.to_owned(),
             inputs: inputs.iter().map(|&name| name.to_owned()).collect(),
             outputs: vec![output.to_owned()],
             operator: operator.to_owned(),
@@ -65,11 +78,18 @@ pub(super) fn tensor<'m>(model: &'m Parameters, name: &str) -> (&'m [u64], &'m [
 }
 
 pub(super) fn integer(name: &str, value: i64) -> Attribute {
-    let kind = AttributeKind::Integer.into();
-    Attribute { name: name.to_owned(), integer: value, integers: Vec::new(), kind }
+    Attribute { integer: value, ..attribute(name, AttributeKind::Integer) }
 }
 
 pub(super) fn integers(name: &str, values: &[i64]) -> Attribute {
-    let kind = AttributeKind::Integers.into();
-    Attribute { name: name.to_owned(), integer: 0, integers: values.to_vec(), kind }
+    Attribute { integers: values.to_vec(), ..attribute(name, AttributeKind::Integers) }
+}
+
+pub(super) fn strings(name: &str, values: &[&str]) -> Attribute {
+    let strings = values.iter().map(|value| value.as_bytes().to_vec()).collect();
+    Attribute { strings, ..attribute(name, AttributeKind::Strings) }
+}
+
+fn attribute(name: &str, kind: AttributeKind) -> Attribute {
+    Attribute { name: name.to_owned(), kind: kind.into(), ..Attribute::default() }
 }

@@ -1,5 +1,6 @@
 //! Ready models as ONNX files, for other servers of models: input and outputs are those of `tributary infer serve`.
 
+mod columns;
 mod graph;
 mod proto;
 
@@ -9,6 +10,7 @@ use prost::Message as _;
 use wire::Digest;
 
 use crate::server::v2::{Datatype, Signature, TensorMetadata, signature};
+pub use columns::with_columns;
 use graph::{Builder, integer, integers, tensor};
 use proto::{Dimension, Element, Entry, Graph, Model, OperatorSet, Shape, Size, TensorType, ValueInfo, ValueType};
 

@@ -63,6 +63,9 @@ pub(super) struct Node {
     pub(super) operator: String,
     #[prost(message, repeated, tag = "5")]
     pub(super) attributes: Vec<Attribute>,
+    /// Of its set of operators; empty for ONNX's own.
+    #[prost(string, tag = "7")]
+    pub(super) domain: String,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -73,6 +76,8 @@ pub(super) struct Attribute {
     pub(super) integer: i64,
     #[prost(int64, repeated, tag = "8")]
     pub(super) integers: Vec<i64>,
+    #[prost(bytes = "vec", repeated, tag = "9")]
+    pub(super) strings: Vec<Vec<u8>>,
     #[prost(enumeration = "AttributeKind", tag = "20")]
     pub(super) kind: i32,
 }
@@ -84,6 +89,7 @@ pub(super) enum AttributeKind {
     Undefined = 0,
     Integer = 2,
     Integers = 7,
+    Strings = 8,
 }
 
 /// A constant; its data are little-endian and row-major.
@@ -107,6 +113,7 @@ pub(super) enum Element {
     Float = 1,
     Int32 = 6,
     Int64 = 7,
+    String = 8,
     Bool = 9,
 }
 

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use client_sdk::models::Architecture;
 use recipe::digest::sha256;
 use serde::{Deserialize, Serialize};
+use task_spec::TableSpec;
 use wire::audit::AuditKey;
 use wire::provenance::{Origin, SignedProvenance};
 use wire::{Digest, TaskId};
@@ -39,6 +40,9 @@ pub(crate) struct Record {
     /// Kind and sizes of the model, if the task has them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) architecture: Option<Architecture>,
+    /// The columns of a table that the model takes, if the task names them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) table: Option<TableSpec>,
     /// Provenance record of the version, signed by its coordinator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) provenance: Option<SignedProvenance>,
@@ -73,6 +77,7 @@ pub(crate) struct Verified {
     pub(crate) file: Vec<u8>,
     pub(crate) sha256: Digest,
     pub(crate) architecture: Option<Architecture>,
+    pub(crate) table: Option<TableSpec>,
     pub(crate) task: Option<TaskId>,
     /// Whether its record marks it as restored, or as following a restored version.
     pub(crate) is_restored: bool,
@@ -137,14 +142,14 @@ impl ModelFolder {
         let file = std::fs::read(&path).map_err(|source| Unusable::Read { path, source })?;
         let sha256 = sha256(&file);
         let Some((record, origin)) = record else {
-            return Ok(Verified { file, sha256, architecture: None, task: None, is_restored: false });
+            return Ok(Verified { file, sha256, architecture: None, table: None, task: None, is_restored: false });
         };
         let is_restored = record.goes_back(origin);
-        let Record { task, sha256: expected, architecture, .. } = record;
+        let Record { task, sha256: expected, architecture, table, .. } = record;
         if sha256 != expected {
             return Err(Unusable::Digest { found: sha256, expected });
         }
-        Ok(Verified { file, sha256, architecture, task: Some(task), is_restored })
+        Ok(Verified { file, sha256, architecture, table, task: Some(task), is_restored })
     }
 
     /// Whether a version is restored or follows a restored one, according to a record signed by this key, if given.
@@ -289,7 +294,8 @@ mod tests {
         std::fs::write(folder.incoming(version).unwrap(), file).unwrap();
         let sha256 = sha256(told);
         let task = TASK.parse().unwrap();
-        let record = Record { task, sha256, architecture: None, provenance: None, follows_restored: false };
+        let record =
+            Record { task, sha256, architecture: None, table: None, provenance: None, follows_restored: false };
         folder.keep(version, &record).unwrap();
     }
 

@@ -94,6 +94,13 @@ impl Prediction {
         Self { scores: scores.values().to_vec(), classes: scores.best(), others: Vec::new() }
     }
 
+    /// The same with scores of 0..1 as numbers from `low` to `high`.
+    pub(crate) fn in_units(&self, low: f64, high: f64) -> Self {
+        #[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant")]
+        let number = |score: &f32| (low + f64::from(*score) * (high - low)) as f32;
+        Self { scores: self.scores.iter().map(number).collect(), classes: Vec::new(), others: self.others.clone() }
+    }
+
     /// Appends predictions for further examples.
     pub(crate) fn extend(&mut self, other: Self) {
         self.scores.extend(other.scores);

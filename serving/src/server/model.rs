@@ -9,12 +9,13 @@ use client_sdk::train::{Device, Inputs, Predictor, TrainError};
 use inference::versions::{Unfit, Warm};
 use learning::contribution::scaffold;
 use learning::{Parameters, checkpoint};
+use task_spec::TableSpec;
 use tokio::time::Instant;
 use wire::{Digest, TaskId};
 
 use super::graphs;
 use super::input::{Input, Prediction};
-use super::v2::{Signature, signature};
+use super::v2::{Datatype, Signature, signature};
 
 /// Examples of a sample that a version answers before it is put to use.
 const WARM_EXAMPLES: usize = 2;
@@ -57,6 +58,8 @@ pub(crate) struct Loaded {
     pub(crate) sha256: Digest,
     /// Its task, if its record names one.
     pub(crate) task: Option<TaskId>,
+    /// The columns of a table that it takes beside a tensor.
+    table: Option<TableSpec>,
     architecture: Architecture,
     /// The same, if it is a graph.
     graph: Option<graphs::Served>,
@@ -101,11 +104,12 @@ impl Loaded {
         let parameters = Arc::new(parameters);
         let (has_panicked, idle, pace) = (AtomicBool::new(false), Mutex::default(), AtomicU64::new(u64::MAX));
         let device = Device::Cpu;
-        let task = None;
+        let (task, table) = (None, None);
         Ok(Self {
             version,
             sha256,
             task,
+            table,
             architecture,
             graph,
             signature,
@@ -123,9 +127,20 @@ impl Loaded {
         Self { device, ..self }
     }
 
-    /// The same version, with this task.
-    pub(crate) fn of(self, task: Option<TaskId>) -> Self {
-        Self { task, ..self }
+    /// The same version, with its task, and the task's table if the model has one input for its columns.
+    pub(crate) fn of(self, task: Option<TaskId>, table: Option<TableSpec>) -> Self {
+        let fits = |table: &TableSpec| match &*self.signature.inputs {
+            [input] => {
+                input.datatype == Datatype::Fp32 && input.shape == [-1, i64::try_from(table.width()).unwrap_or(-1)]
+            }
+            _ => false,
+        };
+        Self { task, table: table.filter(fits), ..self }
+    }
+
+    /// The columns that it takes beside a tensor.
+    pub(crate) fn table(&self) -> Option<&TableSpec> {
+        self.table.as_ref()
     }
 
     /// Predicts sample inputs, so that the first request finds a prepared state.

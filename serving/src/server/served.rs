@@ -395,7 +395,7 @@ impl Served {
             let read = served.folder.read(version, served.key())?;
             let architecture = read.architecture.as_ref();
             let loaded = Loaded::read(version, read.sha256, &read.file, architecture, served.batch)?;
-            let loaded = loaded.of(read.task).on(served.device.clone());
+            let loaded = loaded.of(read.task, read.table).on(served.device.clone());
             let warm = loaded.warm()?;
             if read.task.is_some() {
                 *locked(&served.task) = read.task;

@@ -39,6 +39,10 @@ pub(crate) struct Export {
     /// Task file of the model; needed for a graph, and for a cnn whose images are not 28x28
     #[arg(long, value_name = "FILE")]
     task: Option<PathBuf>,
+    /// Take the columns of the task's table as inputs, raw numbers and words, in place of the tensor; a number that is predicted becomes the
+    /// output `prediction`, in units of the label
+    #[arg(long, requires = "task", conflicts_with = "triton")]
+    columns: bool,
 }
 
 /// Output of an export.
@@ -62,7 +66,10 @@ impl Export {
         }
         let sha256 = sha256(&safetensors);
         let kind = architecture.kind();
-        let model = onnx_of(&architecture, &parameters, sha256)?;
+        let mut model = onnx_of(&architecture, &parameters, sha256)?;
+        if self.columns {
+            model = self.with_columns(&architecture, &model)?;
+        }
         let mut files = Vec::new();
         if let Some(path) = &self.onnx {
             write(path, &model)?;
@@ -94,6 +101,25 @@ impl Export {
         let told = task_file::read(path)?.model.architecture;
         let told = told.ok_or_else(|| task_file::wrong(path, "names no model.architecture"))?;
         serde_json::from_value(told).map_err(|error| task_file::wrong(path, error))
+    }
+
+    /// The model with the columns of the task's table as inputs.
+    fn with_columns(&self, architecture: &Architecture, model: &[u8]) -> Outcome<Vec<u8>> {
+        let path = self.task.as_deref().unwrap_or(Path::new(""));
+        let table = task_file::read(path)?.model.table;
+        let table =
+            table.ok_or_else(|| task_file::wrong(path, "names no model.table, whose columns --columns takes"))?;
+        let Signature { inputs, outputs } = signature(architecture).map_err(|why| Failure::new(Exit::Data, why))?;
+        let width = i64::try_from(table.width()).unwrap_or(-1);
+        let ([input], Some(output)) = (&inputs[..], outputs.first()) else {
+            return Err(Failure::new(Exit::Data, "--columns: the model takes several inputs"));
+        };
+        if input.shape != [-1, width] {
+            let detail =
+                format!("--columns: the model takes {:?}, and a row of the table has {width} inputs", input.shape);
+            return Err(Failure::new(Exit::Data, detail));
+        }
+        onnx::with_columns(model, &table, &input.name, &output.name).map_err(|why| Failure::new(Exit::Internal, why))
     }
 
     /// The given name and version, or those in the file name that `model fetch` chose.
@@ -156,7 +182,15 @@ mod tests {
     use super::*;
 
     fn export(file: &str) -> Export {
-        Export { file: file.into(), onnx: None, triton: None, name: None, model_version: None, task: None }
+        Export {
+            file: file.into(),
+            onnx: None,
+            triton: None,
+            name: None,
+            model_version: None,
+            task: None,
+            columns: false,
+        }
     }
 
     #[test]

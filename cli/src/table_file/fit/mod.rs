@@ -1,7 +1,6 @@
 //! A table in the form of a task: numbers, row by row, and a label for each.
 
 mod cell;
-mod choice;
 mod report;
 
 use client_sdk::models::{Architecture, Loss};

@@ -3,6 +3,7 @@
 mod access;
 mod bad_requests;
 mod canary;
+mod columns;
 mod faults;
 mod followed;
 mod graphs;

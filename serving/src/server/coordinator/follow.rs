@@ -26,6 +26,8 @@ const KEPT: usize = 3;
 /// Maximum number of versions listed to find a restored one, including those published during the listing.
 const LISTED: usize = 500;
 const MEANWHILE: usize = 50;
+/// Maximum size of a table's description in a record, in bytes of JSON. Models with a larger one take tensors alone.
+const TABLE_MAX: usize = 1 << 18;
 
 /// Follows a task by the name of its model until `stop`. Logs and retries failures.
 pub(in crate::server) async fn follow(
@@ -175,12 +177,13 @@ async fn fetch_one(
         return Err(Failure::new(Exit::Integrity, detail));
     }
     let spec = server.task_view(model.task).await?.spec;
+    let table = spec.model.table.filter(|table| serde_json::to_vec(table).is_ok_and(|text| text.len() <= TABLE_MAX));
     let architecture: Option<Architecture> = spec.model.architecture.and_then(|told| serde_json::from_value(told).ok());
     let cannot = || Failure::because(Exit::Io, "cannot keep a version");
     let incoming = served.folder.incoming(model.version).map_err(cannot())?;
     fetch(server, model, &incoming, transfers).await?;
     served.begin(model.task).await.map_err(cannot())?;
-    let record = Record { task: model.task, sha256: model.sha256, architecture, provenance, follows_restored };
+    let record = Record { task: model.task, sha256: model.sha256, architecture, table, provenance, follows_restored };
     served.folder.keep(model.version, &record).map_err(cannot())?;
     served.stored(model.version);
     Ok(())

@@ -72,7 +72,7 @@ impl Test {
             };
             told.sign(pair)
         });
-        let record = Record { task: of, sha256, architecture: None, provenance, follows_restored: false };
+        let record = Record { task: of, sha256, architecture: None, table: None, provenance, follows_restored: false };
         self.served.folder.keep(version, &record).unwrap();
     }
 

@@ -1,4 +1,4 @@
-//! Numbers in JSON: one array, or nested arrays.
+//! Numbers in JSON: one array, or nested arrays. Columns of a table also have words and empty cells.
 
 use std::fmt;
 
@@ -19,12 +19,46 @@ pub(super) struct Flat {
     sizes: Vec<usize>,
     /// Arrays of the same depth have different lengths, or numbers have different depths.
     is_ragged: bool,
+    /// Positions among the numbers of texts and of nulls, which are NaN there.
+    others: Vec<(usize, Option<String>)>,
+}
+
+/// A cell of a column.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Cell {
+    Number(f64),
+    Text(String),
+    Empty,
 }
 
 impl Flat {
     fn push(&mut self, number: f64, depth: usize) {
         self.is_ragged |= *self.depth.get_or_insert(depth) != depth;
         self.numbers.push(number);
+    }
+
+    /// A text, or a null.
+    fn push_other(&mut self, text: Option<String>, depth: usize) {
+        self.others.push((self.numbers.len(), text));
+        self.push(f64::NAN, depth);
+    }
+
+    /// An array of numbers.
+    pub(super) fn of_numbers(numbers: Vec<f64>) -> Self {
+        Self { sizes: vec![numbers.len()], depth: Some(1), numbers, ..Self::default() }
+    }
+
+    /// The cells of a column of `rows` rows, flat or each in an array of its own.
+    pub(super) fn cells(self, name: &str, rows: usize) -> Result<Vec<Cell>, String> {
+        let is_nested = self.sizes.len() == 2 && self.sizes[1] == 1;
+        if self.is_ragged || !(self.sizes.len() == 1 || is_nested) || self.numbers.len() != rows {
+            return Err(format!("{name}: data is one array of {rows} cells"));
+        }
+        let mut cells: Vec<_> = self.numbers.into_iter().map(Cell::Number).collect();
+        for (at, text) in self.others {
+            cells[at] = text.filter(|text| !text.is_empty()).map_or(Cell::Empty, Cell::Text);
+        }
+        Ok(cells)
     }
 
     /// Records the end of an array at `depth`.
@@ -41,6 +75,9 @@ impl Flat {
             return Err(format!("{name}: BOOL data are true and false, and data of other datatypes are numbers"));
         }
         let is_nested = || self.sizes.iter().map(|&size| u64::try_from(size).ok()).eq(shape.iter().copied().map(Some));
+        if let Some((place, _)) = self.others.first() {
+            return Err(format!("{name}: element {place} is no number"));
+        }
         if self.is_ragged || (self.sizes.len() > 1 && !is_nested()) {
             return Err(format!("{name}: data is one array, or arrays nested by the shape {shape:?}"));
         }
@@ -88,6 +125,16 @@ impl<'de> Visitor<'de> for Numbers<'_> {
 
     fn visit_i64<E>(self, value: i64) -> Result<(), E> {
         self.into.push(value as f64, self.depth);
+        Ok(())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<(), E> {
+        self.into.push_other(Some(value.to_owned()), self.depth);
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        self.into.push_other(None, self.depth);
         Ok(())
     }
 

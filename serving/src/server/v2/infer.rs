@@ -15,6 +15,7 @@ use wire::admin::Role;
 use wire::problem::ProblemType;
 
 use super::asked::{Result, admitted, no_version, number};
+use super::columns::{are_columns, encoded};
 use super::outputs::OutputTensor;
 use super::problem::Refusal;
 use super::signatures::TensorMetadata;
@@ -164,7 +165,7 @@ where
         return Err(no_model(name).into());
     }
     let wrong = |detail: String| Refusal::new(ProblemType::InvalidValue, detail);
-    let Asked { input, shapes } = asked(model, request.inputs, binary).map_err(wrong)?;
+    let (Asked { input, shapes }, label) = asked(model, request.inputs, binary).map_err(wrong)?;
     let (id, wanted) = (request.id, wanted(&model.signature().outputs, request.outputs, request.parameters)?);
     drop(body);
     let key = serving.cache.as_ref().map(|cache| cache.key(chosen.sha256, &input));
@@ -197,6 +198,10 @@ where
         }
     };
     let described = &model.signature().outputs;
+    let said = match label {
+        Some((low, high)) => Arc::new(said.in_units(low, high)),
+        None => said,
+    };
     let outputs = wanted
         .iter()
         .map(|&(at, as_bytes)| OutputTensor::of(at, &described[at], &said, &shapes[at], as_bytes))
@@ -204,12 +209,20 @@ where
     respond(&served.name, model.version, id.as_deref(), outputs, NUMBER * said.bytes() / 4)
 }
 
-/// The inputs of a request as the model takes them.
-fn asked(model: &Loaded, tensors: Vec<InputTensor<'_>>, binary: &[u8]) -> Result<Asked, String> {
-    match model.graph() {
-        Some(graph) => graph_inputs(graph, model.signature(), tensors, binary),
-        None => input(model.architecture(), model.signature(), tensors, binary),
-    }
+/// The inputs of a request as the model takes them; of columns also the range of the label, if that is a scaled number.
+fn asked(model: &Loaded, tensors: Vec<InputTensor<'_>>, binary: &[u8]) -> Result<(Asked, Option<(f64, f64)>), String> {
+    let own = model.signature().inputs.first().map_or("", |input| &*input.name);
+    let table = model.table().filter(|table| are_columns(table, &tensors, own));
+    let label = table.and_then(|table| table.label.as_ref()?.range());
+    let tensors = match table {
+        Some(table) => vec![encoded(table, tensors, own)?],
+        None => tensors,
+    };
+    let asked = match model.graph() {
+        Some(graph) => graph_inputs(graph, model.signature(), tensors, binary)?,
+        None => input(model.architecture(), model.signature(), tensors, binary)?,
+    };
+    Ok((asked, label))
 }
 
 /// The version that answers. `draw`: the random choice during a canary.

@@ -5,6 +5,7 @@
 
 mod asked;
 mod bodies;
+mod columns;
 mod flat;
 mod infer;
 mod outputs;
@@ -25,6 +26,7 @@ use hyper::body::Incoming;
 use listener::simple::{Answers, Peer};
 use serde::Serialize;
 use serde_json::json;
+use task_spec::TableSpec;
 use wire::admin::Role;
 use wire::problem::{Problem, ProblemType};
 
@@ -147,6 +149,9 @@ struct ModelMetadata {
     platform: String,
     #[serde(flatten)]
     tensors: Signature,
+    /// The columns that it takes in place of its input, and what it predicts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    table: Option<TableSpec>,
 }
 
 fn metadata(served: &Served, loaded: &Loaded, versions: Vec<u32>) -> Json<ModelMetadata> {
@@ -155,6 +160,7 @@ fn metadata(served: &Served, loaded: &Loaded, versions: Vec<u32>) -> Json<ModelM
         versions: versions.iter().map(u32::to_string).collect(),
         platform: format!("tributary_{}", loaded.architecture().kind()),
         tensors: loaded.signature().clone(),
+        table: loaded.table().cloned(),
     })
 }
 

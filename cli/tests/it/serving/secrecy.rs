@@ -33,7 +33,7 @@ async fn inputs_are_in_no_log_and_in_no_file() {
     wrong["inputs"][0]["shape"] = json!([5, 1]);
     ask(bytes(&wrong), None, 422).await;
     wrong["inputs"][0]["data"][1] = json!("no number");
-    ask(bytes(&wrong), None, 400).await;
+    ask(bytes(&wrong), None, 422).await;
     let cut = bytes(&row);
     ask(cut[..cut.len() - 3].to_vec(), None, 400).await;
     let little: Vec<u8> = PLANTED.iter().flat_map(|number| number.to_le_bytes()).collect();

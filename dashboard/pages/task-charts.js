@@ -1,7 +1,8 @@
 // A task’s charts: every one over its rounds.
 
 import { html, useMemo } from '../lib/html.js';
-import { usePaced } from '../lib/resource.js';
+import { get, path } from '../lib/api.js';
+import { usePaced, useResource } from '../lib/resource.js';
 import { NOTHING, bytes, figure, integer, isShare, metric, plural, seconds, title } from '../lib/format.js';
 import { Chart, useView } from '../lib/chart.js';
 import { Empty, Loading, reason } from '../lib/ui.js';
@@ -70,19 +71,21 @@ function namesOf(rounds, of) {
 export function TaskCharts({ task, rounds, loading }) {
   const budget = task.spec.privacy?.epsilon;
   const isPrivate = Boolean(task.ledger);
-  const promoted = task.promoted_version;
+  const version = task.promoted_version;
+  const promoted = useResource(version != null && ((signal) => get(path`/v1/tasks/${task.id}/models/${version}`, { signal })), [task.id, version]);
+  // The round that published the promoted version; a version that was restored has none.
+  const round = version != null && promoted.data?.version === version ? promoted.data.round : null;
+  const flag = useMemo(() => (round == null ? undefined : { x: round, name: `v${integer(version)} promoted` }), [round, version]);
   const paced = usePaced(rounds, REDRAW_MS);
-  return useMemo(() => html`<${Drawn} ...${{ rounds: paced, loading, budget, isPrivate, promoted }} />`, [paced, loading, budget, isPrivate, promoted]);
+  return useMemo(() => html`<${Drawn} ...${{ rounds: paced, loading, budget, isPrivate, flag }} />`, [paced, loading, budget, isPrivate, flag]);
 }
 
-function Drawn({ rounds, loading, budget, isPrivate, promoted }) {
+function Drawn({ rounds, loading, budget, isPrivate, flag }) {
   const rows = useMemo(() => rounds.filter((round) => round.ended_at != null).map(once), [rounds]);
   const view = useView();
   if (rows.length === 0) return loading ? html`<${Loading} what="Loading rounds" />` : html`<${Empty} heading="No round has ended yet">Charts begin with the first one.<//>`;
   const metrics = namesOf(rounds, 'metrics');
   const distributions = namesOf(rounds, 'distributions');
-  const publisher = promoted == null ? undefined : rounds.find((round) => round.model?.version === promoted);
-  const flag = publisher && { x: publisher.number, name: `v${integer(promoted)} promoted` };
   const failed = rounds.filter((round) => round.state === 'FAILED');
   const whys = failed.map(({ failure }) => reason(failure) || 'no reason told');
   const failures = [...new Set(whys)].map((why) => `${why} (${integer(whys.filter((one) => one === why).length)})`);

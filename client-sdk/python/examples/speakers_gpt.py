@@ -20,7 +20,7 @@ from torch import nn
 TASK, HEADS, LENGTH, TOKENS = "speakers", 4, 64, 1024
 #: The share of a speaker's sequences, the last ones, that judge.
 HELD_OUT = 0.2
-ADAPTERS = {"method": "lora", "layers": ["blocks.*.weight", "head.weight"], "rank": 8, "alpha": 16.0, "epochs": 3}
+ADAPTERS = {"method": "lora", "layers": ["blocks.*.weight", "head.weight"], "rank": 8, "alpha": 16.0, "epochs": 1}
 PLAN = {"epochs": 1, "batch_size": 16, "learning_rate": 0.001, "optimizer": {"name": "adamw"}}
 
 
@@ -168,7 +168,7 @@ def main():
     options = argparse.ArgumentParser(description="a GPT adapted to speakers of plays")
     options.add_argument("plays", help="the file of the plays")
     options.add_argument("--base", help="a file that keeps the pretrained model, and is read if it exists")
-    for name, default in {"speakers": 12, "rounds": 4, "blocks": 4, "width": 128, "steps": 600}.items():
+    for name, default in {"speakers": 100, "rounds": 3, "blocks": 4, "width": 128, "steps": 600}.items():
         options.add_argument(f"--{name}", type=int, default=default)
     given = options.parse_args()
     torch.manual_seed(1)

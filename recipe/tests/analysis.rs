@@ -75,6 +75,11 @@ fn columns_of_a_table_are_those_of_the_analysis() {
     assert_eq!(error.to_string(), "model.table.label: must name the column with the target");
     let error = refusal(survival(json!({ "features": [time], "label": label })));
     assert_eq!(error.to_string(), "model.table.features: names 1 columns, and the analysis has 2");
+    let wards = json!({ "column": "ward", "one_of": ["a", "b"], "other": true });
+    let error = refusal(survival(json!({ "features": [time, wards], "label": label })));
+    assert_eq!(error.to_string(), "model.table.features[1].one_of: `ward` has 3 words, and the analysis 2 categories");
+    let error = refusal(survival(json!({ "features": [arm, arm], "label": label })));
+    assert!(error.to_string().contains("`arm` has words, and the column of the analysis is a number"), "{error}");
     let counts = |text: &mut serde_json::Value| {
         let category = json!({ "type": "category", "name": "c", "categories": 2 });
         text["rounds"]["count"] = json!(1);

@@ -107,6 +107,25 @@ impl AnalyticsSpec {
         }
     }
 
+    /// Number of categories of a column, if it has categories.
+    #[must_use]
+    pub fn categories(&self, column: usize) -> Option<u32> {
+        match self {
+            Self::Statistics(spec) => match spec.columns.get(column)? {
+                StatisticSpec::Category { categories, .. } => Some(*categories),
+                StatisticSpec::Real { .. } => None,
+            },
+            Self::KMeans(_) | Self::Trees(_) => None,
+            Self::Regression(RegressionSpec { columns, .. })
+            | Self::Survival(SurvivalSpec { columns, .. })
+            | Self::Cox(CoxSpec { columns, .. })
+            | Self::Contingency(ContingencySpec { columns, .. }) => match columns.get(column)? {
+                VariableSpec::Category { categories, .. } => Some(*categories),
+                VariableSpec::Real { .. } | VariableSpec::Exposure { .. } | VariableSpec::Time { .. } => None,
+            },
+        }
+    }
+
     /// Whether a column counts its empty cells.
     #[must_use]
     pub fn counts_missing(&self, column: usize) -> bool {

@@ -69,6 +69,17 @@ pub(super) fn check_columns(spec: &TaskSpec, analysis: &AnalyticsSpec) -> Result
     if features != columns {
         return Err(wrong("model.table.features", format!("names {features} columns, and the analysis has {columns}")));
     }
+    for (at, feature) in table.features.iter().enumerate() {
+        let words = feature.one_of.len() + usize::from(feature.other);
+        let categories = analysis.categories(at).map_or(0, |categories| categories as usize);
+        if words > 0 && words != categories {
+            let problem = match categories {
+                0 => format!("`{}` has words, and the column of the analysis is a number", feature.column),
+                _ => format!("`{}` has {words} words, and the analysis {categories} categories", feature.column),
+            };
+            return Err(wrong(&format!("model.table.features[{at}].one_of"), problem));
+        }
+    }
     if analysis.has_target() == table.label.is_some() {
         return Ok(());
     }

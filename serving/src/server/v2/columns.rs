@@ -4,8 +4,9 @@ use std::borrow::Cow;
 
 use task_spec::{RawCell, TableColumn, TableSpec};
 
-use super::flat::{Cell, Flat};
+use super::flat::{Cell, Column, Flat};
 use super::tensors::{InputTensor, TensorParameters};
+use crate::server::graphs::ANSWER_MAX;
 
 /// Datatypes of a column: of words, and of numbers.
 const WORDS: &str = "BYTES";
@@ -27,7 +28,14 @@ pub(super) fn encoded(
 ) -> Result<InputTensor<'static>, String> {
     let rows = tensors.first().and_then(|tensor| tensor.shape.first()).copied().unwrap_or_default();
     let rows = usize::try_from(rows).unwrap_or(usize::MAX);
-    let mut cells: Vec<Option<Vec<_>>> = vec![None; table.features.len()];
+    let width = table.width();
+    // Before memory is allocated for words, each of which becomes as many inputs as its column has words.
+    if rows.checked_mul(width).is_none_or(|inputs| inputs > ANSWER_MAX) {
+        let most = ANSWER_MAX / width.max(1);
+        return Err(format!("inputs: a row has {width} inputs: ask about {most} rows at once, at most"));
+    }
+    let mut columns: Vec<Option<Column>> = Vec::new();
+    columns.resize_with(table.features.len(), || None);
     for tensor in tensors {
         let position = table.features.iter().position(|feature| feature.column == tensor.name);
         let position = position.ok_or_else(|| no_column(table, &tensor.name))?;
@@ -44,20 +52,19 @@ pub(super) fn encoded(
         }
         let data = data.filter(|_| parameters.binary_data_size.is_none());
         let data = data.ok_or_else(|| format!("{name}: the cells of a column are data in the JSON"))?;
-        if cells[position].replace(data.cells(&name, rows)?).is_some() {
+        if columns[position].replace(data.column(&name, rows)?).is_some() {
             return Err(format!("inputs: `{name}` is there twice"));
         }
     }
-    let missing = table.features.iter().zip(&cells).find(|(_, cells)| cells.is_none());
+    let missing = table.features.iter().zip(&columns).find(|(_, column)| column.is_none());
     if let Some((feature, _)) = missing {
         return Err(format!("inputs: there is no `{}`; {}", feature.column, takes(table)));
     }
-    let columns: Vec<_> = cells.into_iter().flatten().collect();
-    let width = table.width();
-    let mut values = Vec::with_capacity(rows.saturating_mul(width));
+    let mut columns: Vec<_> = columns.into_iter().flatten().collect();
+    let mut values = Vec::with_capacity(rows * width);
     for row in 0..rows {
-        for (feature, cells) in table.features.iter().zip(&columns) {
-            push(feature, &cells[row], &mut values).map_err(|expected| {
+        for (feature, column) in table.features.iter().zip(&mut columns) {
+            push(feature, column.cell(row), &mut values).map_err(|expected| {
                 // The cell is not reported, because inputs must not leak.
                 format!("{}: row {row} {expected}", feature.column)
             })?;
@@ -73,9 +80,9 @@ pub(super) fn encoded(
 }
 
 /// Adds the inputs of a cell.
-fn push(feature: &TableColumn, cell: &Cell, out: &mut Vec<f64>) -> Result<(), String> {
+fn push(feature: &TableColumn, cell: Cell<'_>, out: &mut Vec<f64>) -> Result<(), String> {
     let value = match cell {
-        Cell::Number(number) => feature.value(RawCell::Number(*number)),
+        Cell::Number(number) => feature.value(RawCell::Number(number)),
         Cell::Text(text) if feature.stands_for_empty(text) && feature.push_empty(out) => return Ok(()),
         Cell::Text(text) => feature.value(RawCell::Text(text)),
         Cell::Empty if feature.push_empty(out) => return Ok(()),
@@ -167,6 +174,8 @@ mod tests {
             let said = rows(&json).unwrap_err();
             assert!(said.contains(words), "{words}: {said}");
         }
+        let many = r#"[{"name":"age","shape":[838861],"datatype":"FP32","data":[1]}]"#;
+        assert!(rows(many).unwrap_err().contains("a row has 5 inputs: ask about 838860 rows at once"));
         let one = r#"[{"name":"age","shape":[1],"datatype":"FP32","data":[1]}]"#;
         assert!(rows(one).unwrap_err().contains("there is no `ward`"));
     }

@@ -19,16 +19,37 @@ pub(super) struct Flat {
     sizes: Vec<usize>,
     /// Arrays of the same depth have different lengths, or numbers have different depths.
     is_ragged: bool,
-    /// Positions among the numbers of texts and of nulls, which are NaN there.
-    others: Vec<(usize, Option<String>)>,
+    /// Positions among the numbers of texts and of nulls, which are NaN there. Small, because a request may have as many as bytes.
+    others: Vec<(u32, Option<Box<str>>)>,
 }
 
 /// A cell of a column.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Cell {
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Cell<'a> {
     Number(f64),
-    Text(String),
+    Text(&'a str),
     Empty,
+}
+
+/// The cells of a column, which are read from the first row to the last.
+#[derive(Debug)]
+pub(super) struct Column {
+    flat: Flat,
+    /// Number of texts and empty cells that have been read.
+    read: usize,
+}
+
+impl Column {
+    /// The cell of a row; no earlier one can be read after it.
+    pub(super) fn cell(&mut self, row: usize) -> Cell<'_> {
+        match self.flat.others.get(self.read) {
+            Some((at, text)) if *at as usize == row => {
+                self.read += 1;
+                text.as_deref().filter(|text| !text.is_empty()).map_or(Cell::Empty, Cell::Text)
+            }
+            _ => self.flat.numbers.get(row).map_or(Cell::Empty, |number| Cell::Number(*number)),
+        }
+    }
 }
 
 impl Flat {
@@ -38,8 +59,10 @@ impl Flat {
     }
 
     /// A text, or a null.
-    fn push_other(&mut self, text: Option<String>, depth: usize) {
-        self.others.push((self.numbers.len(), text));
+    fn push_other(&mut self, text: Option<&str>, depth: usize) {
+        // A body has fewer bytes.
+        let at = u32::try_from(self.numbers.len()).unwrap_or(u32::MAX);
+        self.others.push((at, text.map(Box::from)));
         self.push(f64::NAN, depth);
     }
 
@@ -49,16 +72,12 @@ impl Flat {
     }
 
     /// The cells of a column of `rows` rows, flat or each in an array of its own.
-    pub(super) fn cells(self, name: &str, rows: usize) -> Result<Vec<Cell>, String> {
+    pub(super) fn column(self, name: &str, rows: usize) -> Result<Column, String> {
         let is_nested = self.sizes.len() == 2 && self.sizes[1] == 1;
         if self.is_ragged || !(self.sizes.len() == 1 || is_nested) || self.numbers.len() != rows {
             return Err(format!("{name}: data is one array of {rows} cells"));
         }
-        let mut cells: Vec<_> = self.numbers.into_iter().map(Cell::Number).collect();
-        for (at, text) in self.others {
-            cells[at] = text.filter(|text| !text.is_empty()).map_or(Cell::Empty, Cell::Text);
-        }
-        Ok(cells)
+        Ok(Column { flat: self, read: 0 })
     }
 
     /// Records the end of an array at `depth`.
@@ -129,7 +148,7 @@ impl<'de> Visitor<'de> for Numbers<'_> {
     }
 
     fn visit_str<E>(self, value: &str) -> Result<(), E> {
-        self.into.push_other(Some(value.to_owned()), self.depth);
+        self.into.push_other(Some(value), self.depth);
         Ok(())
     }
 

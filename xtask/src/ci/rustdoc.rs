@@ -51,13 +51,14 @@ fn file(target: &Target) -> Option<String> {
     (is_bin || is_lib).then(|| format!("{}-{}", if is_bin { "bin" } else { "lib" }, target.name.replace('-', "_")))
 }
 
-/// The compiler's arguments, without its own name, the kinds of files to write and their folder.
+/// The compiler's arguments, without its own name, the kinds of files to write and their folder, and the libraries to link, which rustdoc
+/// does not take.
 fn arguments_of_rustdoc(arguments: &str) -> Vec<&str> {
     let mut words = arguments.split('\0').skip(1).filter(|word| !word.is_empty());
     let mut kept = Vec::new();
     while let Some(word) = words.next() {
         match word {
-            "--out-dir" => drop(words.next()),
+            "--out-dir" | "-l" => drop(words.next()),
             word if word.starts_with("--emit=") => {}
             word => kept.push(word),
         }
@@ -71,7 +72,8 @@ mod tests {
 
     #[test]
     fn arguments_about_output_are_left_out() {
-        let compiled = "rustc\0--crate-name\0wire\0--emit=dep-info,metadata,link\0--out-dir\0/t/deps\0-L\0/t/deps\0";
+        let compiled = "rustc\0--crate-name\0wire\0--emit=dep-info,metadata,link\0--out-dir\0/t/deps\0-L\0/t/deps\0\
+                        -l\0static=shim\0";
         assert_eq!(arguments_of_rustdoc(compiled), ["--crate-name", "wire", "-L", "/t/deps"]);
     }
 }

@@ -81,3 +81,12 @@ pub(super) fn require(holds: bool, field: &str, problem: impl FnOnce() -> String
 pub(super) fn sound(holds: bool, problem: &str) -> Result<(), AnalyticsError> {
     if holds { Ok(()) } else { Err(AnalyticsError::state(problem)) }
 }
+
+/// Summed counts, none of which is negative.
+///
+/// # Errors
+/// [`AnalyticsError::Sum`].
+pub(super) fn counts(sums: &[i64]) -> Result<Vec<u64>, AnalyticsError> {
+    let counts = sums.iter().map(|&count| u64::try_from(count)).collect::<Result<_, _>>();
+    counts.map_err(|_| AnalyticsError::Sum("a count is negative".to_owned()))
+}

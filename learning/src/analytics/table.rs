@@ -114,6 +114,18 @@ impl Table {
         &self.targets
     }
 
+    /// The targets, one per row.
+    ///
+    /// # Errors
+    /// [`AnalyticsError::Shape`] if there are none.
+    pub(super) fn required_targets(&self) -> Result<&[f64], AnalyticsError> {
+        if self.targets.len() == self.rows() {
+            Ok(&self.targets)
+        } else {
+            Err(AnalyticsError::Shape { what: "targets", expected: self.rows(), got: self.targets.len() })
+        }
+    }
+
     /// The rows used under a cap of `most`: all of them, or `most` evenly spaced ones. The same in every round.
     pub(super) fn counted(&self, most: u32) -> impl Iterator<Item = usize> + use<> {
         let (rows, most) = (self.rows() as u128, u128::from(most));

@@ -1,5 +1,7 @@
 //! The preprocessing of a table in front of a model's graph: inputs are the table's columns, as raw numbers and words.
 
+use std::collections::BTreeSet;
+
 use prost::Message as _;
 use prost::encoding::{WireType, decode_key, decode_varint, encode_key, encode_varint};
 use task_spec::{EmptyCell, TableColumn, TableSpec};
@@ -7,7 +9,7 @@ use task_spec::{EmptyCell, TableColumn, TableSpec};
 use super::graph::{Builder, integer, integers, strings};
 use super::proto::{Dimension, Element, Graph, Model, OperatorSet, Shape, Size, TensorType, ValueInfo, ValueType};
 
-/// Operators for words.
+/// The set of operators with LabelEncoder, which turns words into codes.
 const ML_DOMAIN: &str = "ai.onnx.ml";
 const ML_OPERATORS: i64 = 2;
 /// Numbers of `ModelProto.graph` and `GraphProto.input`.
@@ -16,6 +18,8 @@ const INPUT: u32 = 11;
 /// Codes of words that are not listed, and of empty cells with an indicator.
 const OTHER: i64 = -1;
 const EMPTY: i64 = -2;
+/// Prefix of the names of added tensors.
+const ADDED: &str = "table.";
 /// Name of the output in units of the label.
 const PREDICTION: &str = "prediction";
 
@@ -31,8 +35,7 @@ pub fn with_columns(file: &[u8], table: &TableSpec, input: &str, output: &str) -
     let mut builder = Builder::default();
     let mut parts = Vec::new();
     for (at, column) in table.features.iter().enumerate() {
-        // Names of the model's tensors have no such prefix.
-        let part = format!("table.{at}");
+        let part = format!("{ADDED}{at}");
         match column.one_of.is_empty() {
             true => number(&mut builder, column, &part, &mut parts),
             false => words(&mut builder, column, &part, &mut parts),
@@ -49,6 +52,7 @@ pub fn with_columns(file: &[u8], table: &TableSpec, input: &str, output: &str) -
             found.extend_from_slice(whole);
             continue;
         }
+        check_names(table, payload)?;
         let mut graph = front.encode_to_vec();
         for (number, whole, _) in fields(payload)? {
             if number != INPUT {
@@ -64,6 +68,20 @@ pub fn with_columns(file: &[u8], table: &TableSpec, input: &str, output: &str) -
     let model = Model { opset_import: vec![more], ..Model::default() };
     found.extend(model.encode_to_vec());
     Ok(found)
+}
+
+/// Rejects a column with the name of a tensor of the graph, or of one that is added.
+fn check_names(table: &TableSpec, graph: &[u8]) -> Result<(), String> {
+    let graph = Graph::decode(graph).map_err(|error| format!("it is no ONNX file: {error}"))?;
+    let constants = graph.initializers.iter().map(|constant| &constant.name);
+    let computed = graph.nodes.iter().flat_map(|node| &node.outputs);
+    let inputs = graph.inputs.iter().map(|input| &input.name);
+    let taken: BTreeSet<&str> = constants.chain(computed).chain(inputs).map(String::as_str).collect();
+    let is_taken = |name: &str| taken.contains(name) || name == PREDICTION || name.starts_with(ADDED);
+    match table.features.iter().find(|feature| is_taken(&feature.column)) {
+        Some(feature) => Err(format!("the column `{}` has the name of a tensor of the model", feature.column)),
+        None => Ok(()),
+    }
 }
 
 /// A column as an input of the graph.
@@ -218,6 +236,11 @@ mod tests {
         assert_eq!((new.nodes[own - 1].operator.as_str(), &new.nodes[own - 1].outputs[0][..]), ("Concat", "input"));
         assert!(old.initializers.iter().all(|constant| new.initializers.contains(constant)));
         assert_eq!((before.metadata, after.opset_import.len()), (after.metadata, 2));
+        for name in ["input", "scores", "fc.weight", "prediction", "table.0"] {
+            let mut table = table.clone();
+            table.features[1].column = name.to_owned();
+            assert!(with_columns(&file, &table, "input", "scores").unwrap_err().contains(name), "{name}");
+        }
         for length in 1..file.len().min(300) {
             let _ = with_columns(&file[..length], &table, "input", "scores");
         }

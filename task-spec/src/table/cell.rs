@@ -16,7 +16,7 @@ pub enum RawCell<'a> {
 /// The value of a cell that a task can use.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum CellValue {
-    /// Before scaling.
+    /// A number, before scaling.
     Number(f64),
     /// The word at this position of `one_of`.
     Word(usize),

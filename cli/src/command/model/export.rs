@@ -119,7 +119,7 @@ impl Export {
                 format!("--columns: the model takes {:?}, and a row of the table has {width} inputs", input.shape);
             return Err(Failure::new(Exit::Data, detail));
         }
-        onnx::with_columns(model, &table, &input.name, &output.name).map_err(|why| Failure::new(Exit::Internal, why))
+        onnx::with_columns(model, &table, &input.name, &output.name).map_err(|why| Failure::new(Exit::Data, why))
     }
 
     /// The given name and version, or those in the file name that `model fetch` chose.

@@ -244,7 +244,7 @@ impl Words<'_> {
     fn contingency(&self, columns: &[VariableSpec], state: &ContingencyState) -> String {
         let name = |at: usize| match columns.get(at) {
             Some(VariableSpec::Category { name, .. }) => name.as_str(),
-            _ => "",
+            Some(VariableSpec::Real { .. } | VariableSpec::Exposure { .. } | VariableSpec::Time { .. }) | None => "",
         };
         let categories = state.counts.first().map_or(0, Vec::len);
         let headings: Vec<_> =

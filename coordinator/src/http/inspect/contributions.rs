@@ -58,7 +58,7 @@ pub(in crate::http) async fn show(
 /// What the rows state about a participant.
 struct Found {
     revoked_at: Option<Timestamp>,
-    /// Oldest first.
+    /// The tasks with an accepted update, oldest first.
     tasks: Vec<OfTask>,
 }
 

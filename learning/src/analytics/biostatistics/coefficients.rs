@@ -11,7 +11,7 @@ const BEYOND: f64 = 0.05;
 /// The number that a standard normal number exceeds in magnitude with that probability.
 pub(super) const NORMAL_BOUND: f64 = 1.959_963_984_540_054;
 
-/// An estimated coefficient.
+/// A coefficient in the units of the data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Coefficient {

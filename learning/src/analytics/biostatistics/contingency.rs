@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::coefficients::NORMAL_BOUND;
 use super::survival::{ChiSquareTest, five};
 use super::variables::{VariableSpec, Variables};
-use crate::analytics::error::{AnalyticsError, require, sound};
+use crate::analytics::error::{AnalyticsError, counts, require, sound};
 use crate::analytics::procedure::{Advanced, Procedure};
 use crate::analytics::sum_codec::Field;
 use crate::analytics::table::{Table, check_rows};
@@ -55,7 +55,7 @@ pub struct Ratio {
 pub(in crate::analytics) struct Contingency {
     spec: ContingencySpec,
     variables: Variables,
-    /// Numbers of categories.
+    /// Numbers of categories of the first and of the second column.
     size: [usize; 2],
 }
 
@@ -174,8 +174,7 @@ impl Procedure for Contingency {
         sum: &[i64],
         _participants: u32,
     ) -> Result<Advanced<ContingencyState>, AnalyticsError> {
-        let cells = sum.iter().map(|&count| u64::try_from(count)).collect::<Result<Vec<_>, _>>();
-        let cells = cells.map_err(|_| AnalyticsError::Sum("a count is negative".to_owned()))?;
+        let cells = counts(sum)?;
         let mut next = ContingencyState { round: 1, ..state.clone() };
         let least = u64::from(self.spec.min_count);
         if cells.iter().any(|cell| (1..least).contains(cell)) {

@@ -10,7 +10,7 @@ use super::coefficients::{Coefficient, Units, are_sound};
 use super::newton::{Derivatives, Progress, Search, Symmetric, add_products, triangle};
 use super::regression::{bound, depends, fine_grid, put, take};
 use super::variables::{Time, VariableSpec, Variables, check_binary};
-use crate::analytics::error::{AnalyticsError, require, sound};
+use crate::analytics::error::{AnalyticsError, counts, require, sound};
 use crate::analytics::procedure::{Advanced, Procedure, Terms};
 use crate::analytics::sum_codec::Field;
 use crate::analytics::table::{Table, check_rows};
@@ -262,9 +262,8 @@ impl Procedure for Cox {
 
     fn advance(&self, state: &CoxState, sum: &[i64], _participants: u32) -> Result<Advanced<CoxState>, AnalyticsError> {
         let mut next = CoxState { round: state.round + 1, ..state.clone() };
-        let (counts, sums) = sum.split_at(self.steps() + 1);
-        let counts = counts.iter().map(|&count| u64::try_from(count)).collect::<Result<Vec<_>, _>>();
-        let mut events = counts.map_err(|_| AnalyticsError::Sum("a count is negative".to_owned()))?;
+        let (events, sums) = sum.split_at(self.steps() + 1);
+        let mut events = counts(events)?;
         next.rows = events.pop().unwrap_or_default();
         next.events = events.iter().sum();
         if next.events > next.rows {

@@ -144,7 +144,7 @@ pub(super) enum Progress {
 }
 
 impl Search {
-    /// From 0.
+    /// A search that begins with all coefficients 0.
     pub(super) fn new(terms: usize) -> Self {
         Self { at: vec![0.0; terms], best: None }
     }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::coefficients::{Coefficient, Units, are_sound};
 use super::newton::{Derivatives, Progress, Search, Symmetric, add_products, triangle};
-use super::variables::{VariableSpec, Variables, check_binary, targets};
+use super::variables::{VariableSpec, Variables, check_binary};
 use crate::analytics::error::{AnalyticsError, require, sound};
 use crate::analytics::procedure::{Advanced, Procedure, Terms};
 use crate::analytics::sum_codec::Field;
@@ -136,9 +136,9 @@ impl RegressionSpec {
     pub(in crate::analytics) fn check_table(&self, table: &Table) -> Result<(), AnalyticsError> {
         Variables::new(&self.columns)?.check_rows(table)?;
         match self.target {
-            OutcomeSpec::Real { .. } => targets(table).map(drop),
+            OutcomeSpec::Real { .. } => table.required_targets().map(drop),
             OutcomeSpec::Binary => check_binary(table),
-            OutcomeSpec::Count { .. } => targets(table)?.iter().enumerate().try_for_each(|(row, &value)| {
+            OutcomeSpec::Count { .. } => table.required_targets()?.iter().enumerate().try_for_each(|(row, &value)| {
                 let (column, expected) = (table.width(), "a count, at least 0".to_owned());
                 let is_count = value >= 0.0;
                 if is_count {
@@ -214,7 +214,7 @@ impl Regression {
         Ok(Self { spec, variables, range, grids })
     }
 
-    /// Number of coefficients.
+    /// Number of coefficients: the intercept, and one for each term.
     fn size(&self) -> usize {
         1 + self.variables.terms.len()
     }

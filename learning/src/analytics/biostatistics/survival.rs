@@ -9,7 +9,7 @@ use super::coefficients::NORMAL_BOUND;
 use super::newton::Symmetric;
 use super::tails::chi_square_above;
 use super::variables::{Time, VariableSpec, Variables, check_binary};
-use crate::analytics::error::{AnalyticsError, require, sound};
+use crate::analytics::error::{AnalyticsError, counts, require, sound};
 use crate::analytics::procedure::{Advanced, Procedure};
 use crate::analytics::sum_codec::Field;
 use crate::analytics::table::{Table, check_rows};
@@ -37,7 +37,7 @@ pub(super) fn five() -> u32 {
 pub struct SurvivalState {
     /// Number of completed rounds.
     pub round: u32,
-    /// Number of rows.
+    /// Number of rows in all groups.
     pub rows: u64,
     /// One for each category, or one of all rows.
     pub groups: Vec<SurvivalCurve>,
@@ -69,7 +69,7 @@ pub struct SurvivalPoint {
     pub events: u64,
     /// Estimated share that survives this time.
     pub survival: f64,
-    /// By Greenwood's formula.
+    /// Of `survival`, by Greenwood's formula.
     pub standard_error: f64,
     /// Lower end of the 95 % confidence interval, by the complementary log-log transformation.
     pub low: f64,
@@ -77,7 +77,7 @@ pub struct SurvivalPoint {
     pub high: f64,
 }
 
-/// A chi-square test.
+/// The result of a chi-square test.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChiSquareTest {
@@ -101,7 +101,6 @@ impl ChiSquareTest {
 #[derive(Clone, Debug)]
 pub(in crate::analytics) struct Survival {
     spec: SurvivalSpec,
-    variables: Variables,
     time: Time,
     /// Column of the group, and number of groups.
     groups: Option<(usize, usize)>,
@@ -132,7 +131,7 @@ impl Survival {
         require(spec.columns.len() <= 2, "columns", || "must be a time and at most one category".to_owned())?;
         require(spec.min_count > 0, "min_count", || "is 0; it must be at least 1".to_owned())?;
         let groups = variables.groups();
-        Ok(Self { spec, variables, time, groups })
+        Ok(Self { spec, time, groups })
     }
 
     fn groups(&self) -> usize {
@@ -273,7 +272,6 @@ impl Procedure for Survival {
 
     fn contribution(&self, _state: &SurvivalState, table: &Table, out: &mut [i64]) -> Result<(), AnalyticsError> {
         self.spec.check_table(table)?;
-        self.variables.check_rows(table)?;
         for index in table.counted(self.spec.max_rows) {
             let row = table.row(index);
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a checked category")]
@@ -292,8 +290,7 @@ impl Procedure for Survival {
         sum: &[i64],
         _participants: u32,
     ) -> Result<Advanced<SurvivalState>, AnalyticsError> {
-        let counts = sum.iter().map(|&count| u64::try_from(count)).collect::<Result<Vec<_>, _>>();
-        let counts = counts.map_err(|_| AnalyticsError::Sum("a count is negative".to_owned()))?;
+        let counts = counts(sum)?;
         let histories: Vec<_> = (0..self.groups()).map(|group| self.history(&counts, group)).collect();
         let curves: Vec<_> = histories.iter().map(|history| self.curve(history)).collect();
         let mut next = SurvivalState { round: 1, ..state.clone() };

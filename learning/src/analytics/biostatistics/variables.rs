@@ -16,7 +16,7 @@ const MAX_EXPOSURE: f64 = 1e9;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum VariableSpec {
-    /// A number.
+    /// A number, clipped to a range.
     Real {
         /// Label for people to read.
         name: String,
@@ -109,7 +109,7 @@ impl Term {
     }
 }
 
-/// Validated columns.
+/// Validated columns, and the terms that they become.
 #[derive(Clone, Debug)]
 pub(super) struct Variables {
     columns: Vec<VariableSpec>,
@@ -251,18 +251,8 @@ impl VariableSpec {
 
 /// Rejects targets that are not 0 (no) or 1 (yes).
 pub(super) fn check_binary(table: &Table) -> Result<(), AnalyticsError> {
-    targets(table)?.iter().enumerate().try_for_each(|(row, &value)| {
+    table.required_targets()?.iter().enumerate().try_for_each(|(row, &value)| {
         let is_good = value == 0.0 || value == 1.0;
         if is_good { Ok(()) } else { Err(AnalyticsError::Class { row, value: value.to_string(), last: 1 }) }
     })
-}
-
-/// The targets, one for each row.
-pub(super) fn targets(table: &Table) -> Result<&[f64], AnalyticsError> {
-    let (rows, targets) = (table.rows(), table.targets());
-    if targets.len() == rows {
-        Ok(targets)
-    } else {
-        Err(AnalyticsError::Shape { what: "targets", expected: rows, got: targets.len() })
-    }
 }

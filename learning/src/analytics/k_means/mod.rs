@@ -11,7 +11,7 @@ mod seeding;
 use serde::{Deserialize, Serialize};
 
 use super::branching::Branching;
-use super::error::{AnalyticsError, require, sound};
+use super::error::{AnalyticsError, counts, require, sound};
 use super::procedure::{Advanced, Procedure, Terms};
 use super::sum_codec::{Field, grid_bits};
 use super::table::{ColumnSpec, Range, Table, check_rows, power, ranges, round};
@@ -249,8 +249,7 @@ impl Procedure for KMeans {
         sum: &[i64],
         _participants: u32,
     ) -> Result<Advanced<KMeansState>, AnalyticsError> {
-        let counts = sum[..self.cells].iter().map(|&count| u64::try_from(count)).collect::<Result<Vec<_>, _>>();
-        let counts = counts.map_err(|_| AnalyticsError::Sum("a count is negative".to_owned()))?;
+        let counts = counts(&sum[..self.cells])?;
         let mut next = KMeansState { round: state.round + 1, ..state.clone() };
         if state.round >= self.seeding_rounds() {
             let inertia = self.advance_lloyd(&mut next, &counts, sum)?;

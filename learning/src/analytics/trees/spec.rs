@@ -158,10 +158,7 @@ impl TreesSpec {
 
     /// Rejects a table without a target for each used row, or with a target that is not a class.
     pub(in crate::analytics) fn check_targets(&self, table: &Table) -> Result<(), AnalyticsError> {
-        let (rows, targets) = (table.rows(), table.targets());
-        if targets.len() != rows {
-            return Err(AnalyticsError::Shape { what: "targets", expected: rows, got: targets.len() });
-        }
+        let targets = table.required_targets()?;
         table.counted(self.max_rows).try_for_each(|row| self.target.check(row, targets[row]))
     }
 

@@ -115,7 +115,7 @@ pub use local_model::{Model, Origin};
 pub use model_trainer::{Dataset, Elements, ModelTrainer, NamedExamples, Targets};
 pub use participant::{
     BuildError, Builder, Event, KeptModel, LoweredFloor, Outcome, Participant, ParticipantError, Progress, Refusal,
-    SecurityPolicy,
+    SecurityPolicy, WithdrawalError,
 };
 pub use pre_issued::PreIssued;
 pub use privacy::{Lifetime, LifetimeSpent, PrivacyPolicy, PrivacySpent};

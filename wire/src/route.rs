@@ -11,6 +11,8 @@ use crate::participant::{Announcement, Answer};
 pub const ENROLL: &str = "/v1/enroll";
 /// `POST`: a new certificate for the same participant. [`crate::participant::RenewRequest`].
 pub const RENEW: &str = "/v1/renew";
+/// `POST`: revokes the participant at its own request. The reply is [`crate::contributions::SignedContributions`]; repeated, a new one.
+pub const WITHDRAW: &str = "/v1/withdraw";
 /// `POST`: long-poll for work. [`crate::participant::CheckInRequest`].
 pub const CHECK_IN: &str = "/v1/check-in";
 /// `PUT`: a masked input. The answer is a [`crate::participant::Receipt`].

@@ -35,6 +35,7 @@ pub use drivers::driven::{Driven, Step};
 pub use drivers::driver::{Participant, Progress};
 pub use drivers::prefetch::Prefetch;
 pub use drivers::tick;
+pub use drivers::withdrawal::WithdrawalError;
 pub use journal::refusals::Refusal;
 pub use journal::snapshot;
 pub use journal::traffic::DataUse;

@@ -1,6 +1,6 @@
 //! Error categories, for languages that distinguish errors by type or number.
 
-use crate::participant::{BuildError, ParticipantError};
+use crate::participant::{BuildError, ParticipantError, WithdrawalError};
 
 /// The app's remedy for an error. The error's text explains it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +49,15 @@ impl From<&ParticipantError> for Kind {
             ParticipantError::Journal(_) => Self::Journal,
             ParticipantError::Panicked => Self::Defect,
             ParticipantError::Refused { .. } | ParticipantError::Identity(_) => Self::Other,
+        }
+    }
+}
+
+impl From<&WithdrawalError> for Kind {
+    fn from(error: &WithdrawalError) -> Self {
+        match error {
+            WithdrawalError::Build(error) => error.into(),
+            WithdrawalError::Unreachable(_) | WithdrawalError::Statement(_) => Self::Other,
         }
     }
 }

@@ -38,6 +38,7 @@ mod queue_trainer;
 mod ready;
 mod runner_message;
 mod stored;
+mod withdrawal;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -61,6 +62,7 @@ use self::queue_trainer::QueueTrainer;
 pub use self::ready::{labelled, named, train_ready};
 pub use self::runner_message::End;
 use self::runner_message::{Ending, RunnerMessage, Switches};
+pub use self::withdrawal::withdraw;
 use crate::conditions::{Conditions, DeviceState, Readiness};
 use crate::participant::{BuildError, Builder, Participant, ParticipantError, Progress, Report};
 

@@ -39,6 +39,10 @@ pub struct HttpRequest {
     read: Read,
 }
 
+/// The body of a request without content, as JSON.
+#[derive(Serialize)]
+struct NoBody {}
+
 type Read = fn(Result<Answer, TransportError>) -> Response;
 
 /// A successful answer, and the most that its body may be.
@@ -58,6 +62,7 @@ impl HttpRequest {
         match request {
             Request::Enroll(body) => Self::post(route::ENROLL, body, |answer| Response::Enrolled(json(answer))),
             Request::Renew(body) => Self::post(route::RENEW, body, |answer| Response::Renewed(json(answer))),
+            Request::Withdraw => Self::post(route::WITHDRAW, &NoBody {}, |answer| Response::Withdrawn(json(answer))),
             Request::CheckIn(body) => Self::post(route::CHECK_IN, body, |answer| Response::CheckedIn(json(answer))),
             Request::Upload(upload) => Self::upload(upload),
             Request::Manifest(manifest) => Self::manifest(manifest),

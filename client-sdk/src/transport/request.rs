@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use secure_agg::upload::PartTree;
+use wire::contributions::SignedContributions;
 use wire::participant::{
     AbandonReason, Announcement, Answer, CheckInReply, CheckInRequest, EnrollReply, EnrollRequest, Receipt,
     RefusalCode, RenewRequest, UploadReply,
@@ -66,6 +67,8 @@ pub enum Request {
     /// Exchanges a one-time token for a certificate.
     Enroll(EnrollRequest),
     Renew(RenewRequest),
+    /// Revokes the participant at its own request.
+    Withdraw,
     /// Waits for work.
     CheckIn(CheckInRequest),
     /// Sends a masked input.
@@ -120,6 +123,7 @@ impl Request {
         let (name, place, span, wait, is_immediate) = match self {
             Self::Enroll(_) => ("enroll", None, None, NOW, true),
             Self::Renew(_) => ("renew", None, None, NOW, true),
+            Self::Withdraw => ("withdraw", None, None, NOW, true),
             Self::CheckIn(request) => ("check-in", None, None, Duration::from_millis(request.wait_ms), false),
             Self::Upload(upload) => ("upload", Some(upload.place), Some("upload"), NOW, false),
             Self::Manifest(manifest) => ("manifest", Some(manifest.place), Some("announce parts"), NOW, false),
@@ -161,6 +165,8 @@ pub enum Response {
     Enrolled(Result<EnrollReply, TransportError>),
     /// To [`Request::Renew`].
     Renewed(Result<EnrollReply, TransportError>),
+    /// To [`Request::Withdraw`].
+    Withdrawn(Result<SignedContributions, TransportError>),
     /// To [`Request::CheckIn`].
     CheckedIn(Result<CheckInReply, TransportError>),
     /// To [`Request::Upload`].

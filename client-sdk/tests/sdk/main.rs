@@ -36,3 +36,4 @@ mod secure;
 mod secure_restart;
 mod solvers;
 mod train_mnist;
+mod withdrawal;

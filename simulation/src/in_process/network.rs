@@ -66,6 +66,7 @@ impl Network {
             Request::Answer { body, .. } => body.len(),
             Request::Enroll(_)
             | Request::Renew(_)
+            | Request::Withdraw
             | Request::CheckIn(_)
             | Request::Manifest(_)
             | Request::Announcement { .. }

@@ -26,7 +26,7 @@ pub enum ParticipantError {
     /// The coordinator rejected the token.
     #[error("enrolment was refused: {0}")]
     EnrollmentRefused(Box<Problem>),
-    /// An operator has revoked this participant.
+    /// This participant was revoked, by an operator or at its own request.
     #[error("this participant was revoked: {0}")]
     Revoked(Box<Problem>),
     /// The certificate has expired.

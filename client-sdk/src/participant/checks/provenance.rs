@@ -163,7 +163,7 @@ impl Shown {
 
     /// The record, if the right key signed it and it describes the offered model; `None` if it is absent and optional.
     fn checked(&self, trusted: &[AuditKey], offered: &Offered<'_>) -> Result<Option<Provenance>, ProvenanceError> {
-        let keys = if trusted.is_empty() { self.key.as_slice() } else { trusted };
+        let keys = self.keys(trusted);
         let Some(signed) = offered.provenance else {
             return if keys.is_empty() { Ok(None) } else { Err(ProvenanceError::Missing) };
         };
@@ -196,6 +196,11 @@ impl Shown {
         [("roster", record.roster, signed.roster), ("set of survivors", record.survivors, signed.survivors)]
             .into_iter()
             .find_map(|(what, told, known)| told.is_some_and(|told| told != known).then_some(what))
+    }
+
+    /// The keys one of which must have signed: those that the app names, or else the first that did. Empty before that.
+    pub(in crate::participant) fn keys<'k>(&'k self, trusted: &'k [AuditKey]) -> &'k [AuditKey] {
+        if trusted.is_empty() { self.key.as_slice() } else { trusted }
     }
 
     /// Whether there is a coordinator whose records are checked.

@@ -431,7 +431,7 @@ impl Builder {
         Driven::new(machine, Around { transport, journal, conditions, attributes, observer, clock, surroundings })
     }
 
-    fn chosen_transport(&mut self) -> Result<Arc<dyn Transport>, BuildError> {
+    pub(super) fn chosen_transport(&mut self) -> Result<Arc<dyn Transport>, BuildError> {
         match self.transport.take() {
             Some(transport) => Ok(transport),
             #[cfg(feature = "https")]
@@ -454,7 +454,7 @@ impl Builder {
         Ok(crate::transport::HttpsTransport::new(server, ca_pem)?)
     }
 
-    fn machine(&mut self) -> Result<Machine, BuildError> {
+    pub(super) fn machine(&mut self) -> Result<Machine, BuildError> {
         self.check_names()?;
         if !self.settings.security.is_valid() {
             return Err(BuildError::BadPolicy(self.settings.security.min_tolerated_corrupt));

@@ -8,3 +8,4 @@ mod prefetches;
 mod spans;
 pub mod tick;
 mod wanted;
+pub(super) mod withdrawal;

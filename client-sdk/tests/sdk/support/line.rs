@@ -52,6 +52,7 @@ impl FakeCoordinator for Line {
             }
             Request::Upload(upload) => Response::Uploaded(self.go("upload", |world| world.upload(device, &upload))),
             Request::Manifest(_) | Request::Part(_) => unreachable!("its updates are small"),
+            Request::Withdraw => unreachable!("it stays"),
             Request::Announcement { what, place, participant, .. } => {
                 assert_eq!(participant, id(device));
                 Response::Announced(self.go(name(what), |world| world.announce(what, device, place)))

@@ -32,6 +32,7 @@ use rand_chacha::ChaCha20Rng;
 use ring::digest;
 use task_spec::{Compression, Initial, ModelSpec, Staleness, TensorDeclaration};
 use wire::certificate::Issuers;
+use wire::contributions::SignedContributions;
 use wire::participant::{
     Assignment, CheckInReply, CheckInRequest, CodecTerms, Counted, DiscardReason, Encoding, EnrollReply, FinalModel,
     HeldUpdate, ModelRef, PrivacyTerms, Question, Receipt, TrainingReport,
@@ -212,6 +213,8 @@ pub(crate) struct World {
     pub(crate) reports: Vec<Option<TrainingReport>>,
     /// The last version, as sent at the end of the task.
     pub(crate) last: Option<FinalModel>,
+    /// The answer to a withdrawal.
+    pub(crate) statement: Option<SignedContributions>,
     /// Everything that was ever sent up, as it would be on the wire.
     pub(crate) wire: Vec<u8>,
 }
@@ -474,6 +477,9 @@ impl FakeCoordinator for Coordinator {
                 Ok(())
             })),
             Request::Manifest(_) | Request::Part(_) => unreachable!("its updates are small"),
+            Request::Withdraw => {
+                Response::Withdrawn(self.go("withdraw", |world, _| Ok(world.statement.clone().unwrap())))
+            }
             Request::Announcement { .. } | Request::Evidence { .. } | Request::Answer { .. } => {
                 unreachable!("its rounds are without secure aggregation")
             }

@@ -231,6 +231,7 @@ async fn every_request_is_what_the_contract_says() {
     let before = [
         Request::Enroll(enroll()),
         Request::Renew(renewal),
+        Request::Withdraw,
         Request::CheckIn(CheckInRequest { wait_ms: 20_000, ..check_in() }),
     ];
     let uploads = [None, Some(Bytes::from_static(b"signature"))].map(|signed| {

@@ -25,9 +25,18 @@ pub(in crate::http) fn connection(parts: &Parts) -> Connection {
     parts.extensions.get::<Connection>().copied().unwrap_or_default()
 }
 
+/// Which participants a request may come from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Allowed {
+    /// Those that are not revoked.
+    Active,
+    /// Revoked ones, too.
+    Any,
+}
+
 /// Judges whether the certificate is valid at `now`.
-fn judge(owner: CertificateOwner, peer: Peer, now: Timestamp) -> Result<()> {
-    if owner.revoked {
+fn judge(owner: CertificateOwner, peer: Peer, allowed: Allowed, now: Timestamp) -> Result<()> {
+    if owner.revoked && allowed == Allowed::Active {
         return Err(Error::Revoked);
     }
     if peer.expires_at <= now {
@@ -60,6 +69,20 @@ impl FromRequestParts<Arc<App>> for Participant {
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self> {
         Claimant::from_request_parts(parts, app).await?.look_up(app).await
+    }
+}
+
+/// As [`Participant`], or one that is revoked.
+pub(in crate::http) struct EvenRevoked(pub(in crate::http) Participant);
+
+impl FromRequestParts<Arc<App>> for EvenRevoked {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self> {
+        let claimant = Claimant::from_request_parts(parts, app).await?;
+        let now = app.now();
+        let found = find(app, claimant.peer, now).await;
+        claimant.enter(app, found, Allowed::Any, now).await.map(Self)
     }
 }
 
@@ -101,7 +124,7 @@ impl Claimant {
     pub(in crate::http) async fn look_up(self, app: &App) -> Result<Participant> {
         let now = app.now();
         let found = find(app, self.peer, now).await;
-        self.enter(app, found, now).await
+        self.enter(app, found, Allowed::Active, now).await
     }
 
     /// Looks up the participant through `read`, whose result includes the valid certificates. `read` always runs.
@@ -113,20 +136,26 @@ impl Claimant {
         let (now, peer) = (app.now(), self.peer);
         let generation = match app.identities.find(peer.fingerprint, now) {
             (Some(owner), _) => {
-                let participant = self.enter(app, Ok((owner, Usage::Later)), now).await?;
+                let participant = self.enter(app, Ok((owner, Usage::Later)), Allowed::Active, now).await?;
                 return Ok((participant, read.await?.1));
             }
             (None, generation) => generation,
         };
         let (certificates, found) = read.await?;
         let owner = owner(app, peer, certificates, generation, now);
-        Ok((self.enter(app, owner, now).await?, found))
+        Ok((self.enter(app, owner, Allowed::Active, now).await?, found))
     }
 
-    async fn enter(self, app: &App, found: Result<(CertificateOwner, Usage)>, now: Timestamp) -> Result<Participant> {
+    async fn enter(
+        self,
+        app: &App,
+        found: Result<(CertificateOwner, Usage)>,
+        allowed: Allowed,
+        now: Timestamp,
+    ) -> Result<Participant> {
         let admitted = async {
             let (owner, usage) = found?;
-            judge(owner, self.peer, now)?;
+            judge(owner, self.peer, allowed, now)?;
             match usage {
                 Usage::First => end_previous(app, owner.participant, self.peer.fingerprint).await?,
                 Usage::Later => {}
@@ -135,14 +164,14 @@ impl Claimant {
             if let Some(signed) = self.signed {
                 signed.use_once(app).await?;
             }
-            Ok(owner.participant)
+            Ok(owner)
         };
-        let id = admitted.await.map_err(|error| match self.signed {
+        let CertificateOwner { participant: id, revoked, .. } = admitted.await.map_err(|error| match self.signed {
             Some(_) => of_signer(app, self.peer, error),
             None => stranger(app, self.connection, error),
         })?;
         // The participant may have enrolled on this connection, or the lookup at connection start failed.
-        if let Some(guard) = &self.guard {
+        if let Some(guard) = self.guard.as_ref().filter(|_| !revoked) {
             guard.promote_to_member(id);
         }
         Ok(Participant { id, certificate: self.peer.fingerprint, key: self.peer.key })
@@ -166,7 +195,7 @@ fn refuse_vain_signature(parts: &Parts) -> Result<()> {
 async fn member(app: &App, peer: Peer) -> Result<ParticipantId> {
     let now = app.now();
     let (owner, _) = find(app, peer, now).await?;
-    judge(owner, peer, now).map(|()| owner.participant)
+    judge(owner, peer, Allowed::Active, now).map(|()| owner.participant)
 }
 
 impl Members for App {

@@ -28,11 +28,20 @@ pub(in crate::http) async fn show(
     State(app): State<Arc<App>>,
     Path(participant): Path<ParticipantId>,
 ) -> Result<Json<SignedContributions>> {
+    let statement = statement(&app, participant).await?;
+    statement.map(Json).ok_or_else(|| Error::NotFound(format!("there is no participant {participant}")))
+}
+
+/// The statement; `None` for an unknown participant.
+///
+/// # Errors
+/// Those of the store.
+pub(in crate::http) async fn statement(app: &App, participant: ParticipantId) -> Result<Option<SignedContributions>> {
     let read = app.store.read("show_contributions", |tx| Box::pin(read(tx, participant))).await?;
-    let found = read.ok_or_else(|| Error::NotFound(format!("there is no participant {participant}")))?;
+    let Some(found) = read else { return Ok(None) };
     let mut tasks = Vec::with_capacity(found.tasks.len());
     for OfTask { task, rounds, open_rounds, version_before, version_before_is_kept } in found.tasks {
-        let epsilon = privacy::spent(&app, &task).await?;
+        let epsilon = privacy::spent(app, &task).await?;
         tasks.push(TaskContributions {
             task: task.id,
             version_before,
@@ -44,7 +53,7 @@ pub(in crate::http) async fn show(
             open_rounds,
         });
     }
-    Ok(Json(app.sealer.sign_contributions(&Contributions {
+    Ok(Some(app.sealer.sign_contributions(&Contributions {
         format: FORMAT,
         coordinator: app.sealer.audit_key(),
         participant,

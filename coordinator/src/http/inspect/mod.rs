@@ -4,7 +4,7 @@ pub(super) mod assignments;
 mod attempt;
 mod audit;
 mod compare;
-mod contributions;
+pub(super) mod contributions;
 pub(super) mod devices;
 mod distribution;
 pub(super) mod ended_rounds;

@@ -9,6 +9,7 @@ pub(super) mod masked_input;
 pub(super) mod parameters;
 pub(super) mod renew;
 pub(super) mod upload_parts;
+pub(super) mod withdraw;
 
 use std::sync::Arc;
 
@@ -23,6 +24,7 @@ pub(super) fn routes(times: Times) -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
         .routes(times.short(routes!(enroll::enroll)))
         .routes(times.short(routes!(renew::renew)))
+        .routes(times.short(routes!(withdraw::withdraw)))
         .routes(times.poll(routes!(check_in::check_in)))
         .routes(times.poll(routes!(announcements::roster)))
         .routes(times.short(routes!(answers::key_shares, announcements::evidence)))

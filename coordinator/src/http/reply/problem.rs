@@ -99,7 +99,7 @@ pub(crate) enum Error {
     /// The peer is not authorized.
     #[error("{0}")]
     Forbidden(String),
-    #[error("an operator revoked this participant; it must enrol anew")]
+    #[error("this participant was revoked, by an operator or at its own request; it can only enrol as somebody new")]
     Revoked,
     #[error("the certificate ended at {0}; enrol anew")]
     Expired(Timestamp),

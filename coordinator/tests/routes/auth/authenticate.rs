@@ -34,7 +34,7 @@ async fn every_route_asks_who_is_there() {
             asked += 1;
         }
     }
-    assert_eq!(asked, 62, "operations that need somebody");
+    assert_eq!(asked, 63, "operations that need somebody");
 }
 
 #[tokio::test]

@@ -9,3 +9,4 @@ mod masked_input;
 mod parameters;
 mod renew;
 mod upload_parts;
+mod withdraw;

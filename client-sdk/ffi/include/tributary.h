@@ -466,6 +466,21 @@ enum TributaryCode tributary_data_use(struct TributaryParticipant participant, s
 // Requests the participant's stop, and returns immediately; `tributary_next` returns ENDED once it has stopped.
 enum TributaryCode tributary_stop(struct TributaryParticipant participant);
 
+// Withdraws this device's participant while it is stopped: the coordinator revokes it for good. Copies the coordinator's
+// signed statement about the rounds and versions that contain its updates, verified, into `buffer` as a JSON object, as
+// `tributary_last_error` does with its text: store it as evidence. `options` and `callbacks` are those of
+// `tributary_start`, and may be freed when the call returns.
+//
+// Waits for the coordinator, for some minutes at most. After an error or TOO_SMALL, repeat the call. The journal stays as
+// it is; delete it to delete the device's own models.
+//
+// Errors: ARGUMENT, CONFIGURATION, ENROLLMENT, JOURNAL (also while a participant has the journal), FAILED, IN_CALLBACK.
+enum TributaryCode tributary_withdraw(const char *options,
+                                      const struct TributaryCallbacks *callbacks,
+                                      char *buffer,
+                                      size_t size,
+                                      size_t *length);
+
 // Stops the participant, waits for its end for at most `limit_ms` milliseconds, and forgets the handle; a few seconds are
 // enough while a request is under way. Jobs that were handed out are overdue afterwards, and still have to be freed.
 //

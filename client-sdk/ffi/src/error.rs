@@ -2,7 +2,7 @@
 
 use client_sdk::journal::JournalError;
 use client_sdk::runner::{Kind, Overdue, UpdateError};
-use client_sdk::{BuildError, NotKept, ParticipantError};
+use client_sdk::{BuildError, NotKept, ParticipantError, WithdrawalError};
 
 /// An error, with its cause and remedy in words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -76,6 +76,12 @@ impl From<&BuildError> for TributaryError {
 
 impl From<&ParticipantError> for TributaryError {
     fn from(error: &ParticipantError) -> Self {
+        Self::of_kind(error.into(), error.to_string())
+    }
+}
+
+impl From<&WithdrawalError> for TributaryError {
+    fn from(error: &WithdrawalError) -> Self {
         Self::of_kind(error.into(), error.to_string())
     }
 }

@@ -24,6 +24,7 @@ mod participant;
 mod ready;
 mod slot;
 mod tensors;
+mod withdrawal;
 
 pub use self::app::callback::CallbackError;
 pub use self::app::callbacks::{Callbacks, EventListener, KeyStore};
@@ -38,3 +39,4 @@ pub use self::machine::{Circumstances, Machine, Todo, Trainer};
 pub use self::model::{Model, load_model};
 pub use self::participant::{End, Next, Participant};
 pub use self::tensors::{Metric, Tensor};
+pub use self::withdrawal::withdraw;

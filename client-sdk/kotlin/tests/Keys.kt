@@ -94,6 +94,17 @@ private suspend fun failsInARound(options: ParticipantOptions) {
         me.jobs().collect { job -> if (job.finish(job.parameters(), 1)) rounds += job.round }
     }
     check(rounds == listOf(1)) { "rounds $rounds" }
+    withdraws(options, keys)
+}
+
+/** It is out for good, and may ask again. */
+private suspend fun withdraws(options: ParticipantOptions, keys: KeyStore) {
+    repeat(2) {
+        val signed = Participant.withdraw(options, keyStore = keys)
+        val statement = signed.statement["tasks"].toString()
+        check(signed.signature.length == 128 && "\"name\":\"keyed\"" in statement) { statement }
+    }
+    Participant.start(options, keyStore = keys).use { me -> expect<TributaryException.Enrollment>("was revoked") { me.next() } }
 }
 
 /** Whoever closes a participant whose callback does not return is not held up; its journal is in use until it returns after all. */

@@ -1,7 +1,7 @@
 //! The exceptions of the package.
 
-use client_sdk::BuildError;
 use client_sdk::runner::{End, Kind};
+use client_sdk::{BuildError, WithdrawalError};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyValueError};
 use pyo3::prelude::*;
@@ -54,6 +54,11 @@ impl UpdateError {
 
 /// For settings that make no participant.
 pub(crate) fn build(error: &BuildError) -> PyErr {
+    of_kind(error.into(), error.to_string())
+}
+
+/// For a withdrawal that failed.
+pub(crate) fn withdrawal(error: &WithdrawalError) -> PyErr {
     of_kind(error.into(), error.to_string())
 }
 

@@ -12,6 +12,7 @@ mod model;
 mod participant;
 mod proxy;
 mod task;
+mod withdrawal;
 
 use pyo3::prelude::*;
 
@@ -35,6 +36,8 @@ mod _tributary {
     use super::proxy::forward_proxy;
     #[pymodule_export]
     use super::task::complete_task;
+    #[pymodule_export]
+    use super::withdrawal::withdraw;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -207,11 +207,7 @@ pub(crate) fn builder<T: Send>(
     on_event: Option<Py<PyAny>>,
     make: impl FnOnce(Builder, Capabilities) -> Result<T, BuildError> + Send,
 ) -> PyResult<(T, u64)> {
-    let options: Options = serde_json::from_str(options).map_err(|error| {
-        // Omits "at line 1 column 9": the app's author never sees that line.
-        let text = error.to_string();
-        ConfigurationError::new_err(text.split(" at line ").next().unwrap_or_default().to_owned())
-    })?;
+    let options = self::options(options)?;
     let (examples, capabilities) = (options.examples, options.capabilities());
     let made = py.detach(|| {
         let builder = options
@@ -220,6 +216,15 @@ pub(crate) fn builder<T: Send>(
         make(builder, capabilities)
     });
     Ok((made.map_err(|error| errors::build(&error))?, examples))
+}
+
+/// Reads the options.
+pub(crate) fn options(json: &str) -> PyResult<Options> {
+    serde_json::from_str(json).map_err(|error| {
+        // Omits "at line 1 column 9": the app's author never sees that line.
+        let text = error.to_string();
+        ConfigurationError::new_err(text.split(" at line ").next().unwrap_or_default().to_owned())
+    })
 }
 
 /// Reads the device's state.

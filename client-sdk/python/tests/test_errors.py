@@ -1,5 +1,6 @@
 """What goes wrong, and what is said of it: typed errors, nothing sent, the task still open."""
 
+import json
 import os
 import pathlib
 import shutil
@@ -255,6 +256,27 @@ class Updates(unittest.TestCase):
         shutil.rmtree(journal)
         latest.rename(journal)
         tb.participant(self.running.url, **options).close()
+
+    def test_a_withdrawn_participant_has_a_statement_and_is_out(self):
+        task = next(iter(self.me.tasks()))
+        task.send(task.parameters, examples=1)
+        self.running.operator.wait("alone")
+        reached = {"journal": self.running.folder / "alone", "ca": self.running.ca}
+        with self.assertRaisesRegex(tb.JournalError, "in use"):
+            tb.withdraw(self.running.url, **reached)
+        self.assertTrue(self.me.close())
+        for _ in range(2):  # the first statement may get lost
+            signed = tb.withdraw(self.running.url, **reached)
+            statement = json.loads(signed["statement"])
+            self.assertEqual([(task["name"], [round["version"] for round in task["rounds"]]) for task in statement["tasks"]], [("alone", [1])])
+            self.assertEqual((sorted(signed), len(signed["signature"])), (["signature", "statement"], 128))
+        with tb.participant(self.running.url, secure_aggregation={"required": False}, **reached) as me:
+            with self.assertRaisesRegex(tb.EnrollmentError, "was revoked"):
+                next(iter(me.tasks()))
+        with self.assertRaisesRegex(tb.EnrollmentError, "is not enrolled"):
+            tb.withdraw(self.running.url, **{**reached, "journal": self.running.folder / "empty"})
+        with self.assertRaisesRegex(tb.ConfigurationError, "address of its coordinator"):
+            tb.withdraw(**reached)
 
     def test_a_checkpoint_that_is_none_or_comes_too_late(self):
         task = next(iter(self.me.tasks()))

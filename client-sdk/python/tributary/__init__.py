@@ -29,7 +29,7 @@ from .graph import GraphModel, Gradient, import_onnx
 from .machine import Machine, Todo, machine
 from .model import Model
 from .operator import Operator, Problem
-from .participant import Participant, participant
+from .participant import Participant, participant, withdraw
 from .program import Job, JobError, job, jobs
 from .simulation import simulate
 from .task import AdapterBase, Optimizer, Plan, Task
@@ -68,4 +68,5 @@ __all__ = [
     "participant",
     "simulate",
     "task_from",
+    "withdraw",
 ]

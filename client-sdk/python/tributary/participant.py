@@ -378,29 +378,20 @@ def participant(
 
 def _options(given: Mapping[str, Any]) -> tuple[str, Callable[[str, str, str | None], None] | None]:
     """The arguments of :func:`participant` as the native part takes them."""
-    server = given["server"] or os.environ.get("TRIBUTARY_SERVER")
-    if not server:
-        raise _tributary.ConfigurationError("a participant needs the address of its coordinator: give it, or set TRIBUTARY_SERVER")
     options: dict[str, Any] = {
-        "server": server,
-        "journal": path("journal", given["journal"]),
-        "ca_pem": pem("ca", given["ca"] or os.environ.get("TRIBUTARY_CA")),
+        **_connection(given),
         "token": given["token"] or os.environ.get("TRIBUTARY_ENROLLMENT_TOKEN"),
         "examples": _whole(given["examples"]),
         "labels": made("labels", given["labels"] or {}, dict),
         "attributes": made("attributes", given["attributes"] or {}, dict),
-        "members_ca_pem": pem("members_ca", given["members_ca"]),
-        "coordinator_keys": made("coordinator_keys", given["coordinator_keys"], list),
         "accepted_graphs": made("accepted_graphs", given["accepted_graphs"], list),
-        "balancer_ca_pem": pem("balancer_ca", given["balancer_ca"]),
         "checkpoint_every_ms": milliseconds("checkpoint_every", given["checkpoint_every"]),
         "training_slice_ms": milliseconds("training_slice", given["training_slice"]),
     }
     able = ("trains_within", "trains_adapters", "answers_analyses")
-    plain = ("task", "name", *able, "signed_requests", "max_model_bytes", "keep_models", "seed")
+    plain = ("task", "name", *able, "max_model_bytes", "keep_models", "seed")
     options.update({name: given[name] for name in plain})
-    options.update({name: path(name, given[name]) for name in ("journal_key", "journal_generation", "base_model") if given[name] is not None})
-    options.update({"proxy": given["proxy"]} if given["proxy"] is not None else {})
+    options.update({"base_model": path("base_model", given["base_model"])} if given["base_model"] is not None else {})
     policies = ("secure_aggregation", "device_conditions", "privacy")
     options.update({name: made(name, given[name], dict) for name in policies if given[name] is not None})
     on_event = given["on_event"]
@@ -409,6 +400,54 @@ def _options(given: Mapping[str, Any]) -> tuple[str, Callable[[str, str, str | N
     if not callable(on_event):
         raise _tributary.ConfigurationError(f"on_event cannot be used: {type(on_event).__name__} cannot be called")
     return as_json(options), lambda name, fields, _: on_event(name, json.loads(fields))
+
+
+def _connection(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options for the journal, and for the way to the coordinator."""
+    server = given["server"] or os.environ.get("TRIBUTARY_SERVER")
+    if not server:
+        raise _tributary.ConfigurationError("a participant needs the address of its coordinator: give it, or set TRIBUTARY_SERVER")
+    options: dict[str, Any] = {
+        "server": server,
+        "journal": path("journal", given["journal"]),
+        "ca_pem": pem("ca", given["ca"] or os.environ.get("TRIBUTARY_CA")),
+        "members_ca_pem": pem("members_ca", given["members_ca"]),
+        "coordinator_keys": made("coordinator_keys", given["coordinator_keys"], list),
+        "balancer_ca_pem": pem("balancer_ca", given["balancer_ca"]),
+        "signed_requests": given["signed_requests"],
+    }
+    options.update({name: path(name, given[name]) for name in ("journal_key", "journal_generation") if given[name] is not None})
+    options.update({"proxy": given["proxy"]} if given["proxy"] is not None else {})
+    return options
+
+
+def withdraw(
+    server: str | None = None,
+    *,
+    journal: str | os.PathLike[str],
+    ca: str | os.PathLike[str] | None = None,
+    members_ca: str | os.PathLike[str] | None = None,
+    coordinator_keys: Sequence[str] = (),
+    signed_requests: bool = False,
+    balancer_ca: str | os.PathLike[str] | None = None,
+    proxy: str | None = None,
+    journal_key: str | os.PathLike[str] | None = None,
+    journal_generation: str | os.PathLike[str] | None = None,
+) -> dict[str, str]:
+    """Withdraws this journal's participant, which must be closed: the coordinator revokes it for good.
+
+    The arguments are those of :func:`participant`. Waits for the coordinator, for some minutes at most. After an error, and for another
+    statement, it may be repeated. The journal stays as it is; delete it to delete personalized models.
+
+    :return: the coordinator's signed statement about the rounds and versions that contain the participant's updates, verified:
+        ``statement``, which is JSON, and ``signature``. Store both as evidence.
+    :raises JournalError: if the journal cannot be read, such as while a participant uses it.
+    :raises EnrollmentError: if the journal has no participant, or its certificate has expired.
+    :raises ConfigurationError: if a setting cannot be used.
+    :raises Error: if the coordinator cannot be reached.
+    """
+    statement, signature = _tributary.withdraw(as_json(_connection(locals())))
+    return {"statement": statement, "signature": signature}
 
 
 def _device(

@@ -16,6 +16,7 @@ use crate::app::callbacks::Callbacks;
 use crate::app::conditions::DataUse;
 use crate::error::TributaryError;
 use crate::participant::{Next, Participant};
+use crate::withdrawal::withdraw;
 
 /// A participant: a number, to be copied freely. Any thread may use it. It stands for the participant from
 /// `tributary_start` until `tributary_close`; afterwards, and where it is made up, calls return `TRIBUTARY_CODE_CLOSED`.
@@ -241,6 +242,30 @@ pub(super) fn give_data_use(counted: DataUse, used: *mut TributaryDataUse) -> Re
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_stop(participant: TributaryParticipant) -> TributaryCode {
     with(participant, |participant| done(participant.stop()))
+}
+
+/// Withdraws this device's participant while it is stopped: the coordinator revokes it for good. Copies the coordinator's
+/// signed statement about the rounds and versions that contain its updates, verified, into `buffer` as a JSON object, as
+/// `tributary_last_error` does with its text: store it as evidence. `options` and `callbacks` are those of
+/// `tributary_start`, and may be freed when the call returns.
+///
+/// Waits for the coordinator, for some minutes at most. After an error or TOO_SMALL, repeat the call. The journal stays as
+/// it is; delete it to delete the device's own models.
+///
+/// Errors: ARGUMENT, CONFIGURATION, ENROLLMENT, JOURNAL (also while a participant has the journal), FAILED, IN_CALLBACK.
+#[unsafe(no_mangle)]
+pub extern "C" fn tributary_withdraw(
+    options: *const c_char,
+    callbacks: *const TributaryCallbacks,
+    buffer: *mut c_char,
+    size: usize,
+    length: *mut usize,
+) -> TributaryCode {
+    guard(|| {
+        let callbacks = callbacks_of(callbacks)?;
+        let statement = withdraw(text(options, "options")?.to_owned(), callbacks)?;
+        put(&statement, buffer, size, length)
+    })
 }
 
 /// Stops the participant, waits for its end for at most `limit_ms` milliseconds, and forgets the handle; a few seconds are

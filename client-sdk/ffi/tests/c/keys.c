@@ -125,6 +125,22 @@ static void it_fails_after_the_start(const char *options) {
     works(participant);
 }
 
+// It is out for good, and may ask again.
+static void withdraws(const char *options, const TributaryCallbacks *app, char *statement, size_t size) {
+    TributaryParticipant participant;
+    TributaryJob job;
+    size_t length = 0;
+    EXPECT_WORDS(ARGUMENT, "options is NULL", tributary_withdraw(NULL, app, statement, size, NULL));
+    EXPECT(TOO_SMALL, tributary_withdraw(options, app, statement, 8, &length));
+    CHECK(length > 8);
+    EXPECT(OK, tributary_withdraw(options, app, statement, size, &length));
+    CHECK(length == strlen(statement) + 1);
+    CHECK(strstr(statement, "\"signature\":\"") != NULL && strstr(statement, "\\\"name\\\":\\\"keyed\\\"") != NULL);
+    EXPECT(OK, tributary_start(options, app, &participant));
+    EXPECT_WORDS(ENROLLMENT, "was revoked", next(participant, &job));
+    EXPECT(OK, tributary_close(participant, 10000));
+}
+
 static void it_fails_in_a_round(const char *options) {
     static Store store = {.mode = WORKS, .lock = PTHREAD_MUTEX_INITIALIZER};
     TributaryCallbacks app = keys_in(&store);
@@ -144,7 +160,10 @@ static void it_fails_in_a_round(const char *options) {
     EXPECT(OK, next(participant, &job));
     EXPECT(OK, tributary_job_finish(job, NULL, 0, 5, NULL, 0));
     EXPECT(ENDED, next(participant, &job));
+    static char statement[1 << 14];
+    EXPECT_WORDS(JOURNAL, "in use", tributary_withdraw(options, &app, statement, sizeof statement, NULL));
     EXPECT(OK, tributary_close(participant, 10000));
+    withdraws(options, &app, statement, sizeof statement);
 }
 
 static void it_does_not_return(const char *options) {
@@ -221,6 +240,6 @@ int main(int count, char **arguments) {
     for (int at = 0; at < 5; ++at) {
         free(options[at]);
     }
-    puts("keys: a key store that fails or does not return stops its own participant alone");
+    puts("keys: a key store that fails or does not return stops its own participant alone, and one has withdrawn");
     return 0;
 }

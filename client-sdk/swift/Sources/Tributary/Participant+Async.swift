@@ -43,6 +43,20 @@ extension Participant {
         return try await waiting { try Participant.start(options: text, callbacks: callbacks) }
     }
 
+    /// Withdraws this device's participant while it is stopped: the coordinator revokes it for good. Returns the coordinator's signed
+    /// statement about the rounds and versions that contain its updates, as JSON of `statement` and `signature`, which have been verified:
+    /// store it as evidence. The arguments are those of `start`.
+    ///
+    /// Waits for the coordinator, for some minutes at most. After an error, and for another statement, it may be repeated. The journal stays
+    /// as it is; delete it to delete the device's own models.
+    public static func withdraw(
+        options: ParticipantOptions, keyStore: KeyStore? = nil, httpClient: HttpClient? = nil
+    ) async throws -> String {
+        let text = try options.json()
+        let callbacks = Callbacks(conditions: nil, keyStore: keyStore, events: nil, httpClient: httpClient)
+        return try await waiting { try Tributary.withdraw(options: text, callbacks: callbacks) }
+    }
+
     /// The next job; nil once the participant has ended. A cancelled task loses no job.
     public func next() async throws -> Job? {
         while true {

@@ -10,6 +10,7 @@ import kotlinx.coroutines.withContext
 import kotlinx.serialization.json.Json
 import kotlinx.serialization.json.JsonObject
 import kotlinx.serialization.json.jsonObject
+import kotlinx.serialization.json.jsonPrimitive
 import org.tributary.ffi.Callbacks
 import org.tributary.ffi.DataUse
 import org.tributary.ffi.DeviceConditions
@@ -28,6 +29,20 @@ public class Event(public val name: String, public val fields: JsonObject)
 
 internal fun listener(tell: (Event) -> Unit): EventListener = object : EventListener {
     override fun onEvent(name: String, fields: String) = tell(Event(name, Json.parseToJsonElement(fields).jsonObject))
+}
+
+/** A coordinator's signed statement about the contributions of a participant: [json] is what to store. */
+public class SignedStatement internal constructor(public val json: String) {
+    private val fields = Json.parseToJsonElement(json).jsonObject
+
+    /** The text that was signed. */
+    public val text: String = fields.getValue("statement").jsonPrimitive.content
+
+    /** What it states. */
+    public val statement: JsonObject = Json.parseToJsonElement(text).jsonObject
+
+    /** Ed25519, in hexadecimal. */
+    public val signature: String = fields.getValue("signature").jsonPrimitive.content
 }
 
 /**
@@ -65,6 +80,23 @@ public class Participant private constructor(private val native: org.tributary.f
         ): Participant = withContext(Dispatchers.IO) {
             val callbacks = Callbacks(conditions, keyStore, onEvent?.let(::listener), httpClient)
             Participant(org.tributary.ffi.Participant.start(options.text(), callbacks))
+        }
+
+        /**
+         * Withdraws this device's participant while it is stopped: the coordinator revokes it for good. Returns the coordinator's signed
+         * statement about the rounds and versions that contain its updates, which has been verified: store it as evidence. [options],
+         * [keyStore] and [httpClient] are those of [start].
+         *
+         * Waits for the coordinator, for some minutes at most. After an error, and for another statement, it may be repeated. The journal
+         * stays as it is; delete it to delete the device's own models.
+         */
+        public suspend fun withdraw(
+            options: ParticipantOptions,
+            keyStore: KeyStore? = null,
+            httpClient: HttpClient? = null,
+        ): SignedStatement = withContext(Dispatchers.IO) {
+            val callbacks = Callbacks(null, keyStore, null, httpClient)
+            SignedStatement(org.tributary.ffi.withdraw(options.text(), callbacks))
         }
 
         private const val SLICE_MS = 250UL

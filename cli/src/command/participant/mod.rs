@@ -12,6 +12,7 @@ use crate::output::{Cells, Output, Table, day, when};
 use crate::server::{IfMatchArgs, PartArgs, Server, ServerArgs, Tagged, none_of};
 
 mod check;
+mod connection;
 mod events;
 mod failures;
 mod meters;
@@ -61,6 +62,11 @@ pub(crate) enum ParticipantCommand {
         #[arg(long, value_name = "FILE")]
         out: PathBuf,
     },
+    /// Withdraw your own participant: revoke it, and write the coordinator's signed statement about the versions that
+    /// contain its updates
+    ///
+    /// The participant must be stopped. Its journal stays; delete it to delete personalized models.
+    Leave(Box<withdraw::Leave>),
     /// Check a table of your own against a task: rows used, skipped and filled in, and every problem with its place
     ///
     /// Nothing is sent. The exit code is 0 if the task accepts the table, and otherwise 4.
@@ -115,6 +121,7 @@ impl ParticipantCommand {
                 let (server, id) = named.find().await?;
                 withdraw::withdraw(&server, id, &out, output).await
             }
+            Self::Leave(leave) => leave.run(output).await,
             Self::Check(check) => check.run(output).await,
             Self::Run(run) => run.run(output).await,
         }

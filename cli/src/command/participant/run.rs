@@ -9,15 +9,13 @@ use std::time::Duration;
 use client_sdk::identity::CertificateError;
 use client_sdk::participant::{Builder, Event, Outcome as End, Participant};
 use client_sdk::train::{Device, DeviceChoice};
-use client_sdk::transport::ServerRoots;
 use client_sdk::{Attribute, Attributes, ModelTrainer, PreIssued};
 use coordinator::observe::SpanQueue;
 use tokio_util::sync::CancellationToken;
-use url::Url;
 use wire::Digest;
-use wire::audit::AuditKey;
 use zeroize::Zeroizing;
 
+use super::connection::ConnectionArgs;
 use super::events::{EventPrinter, tell_lifetime, tell_spent};
 use super::failures::{build_failure, failure};
 use super::meters::{self, MetricsArgs};
@@ -30,8 +28,6 @@ use crate::data::{self, DataArgs};
 use crate::device;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
-use crate::server::proxy::ProxyArgs;
-use crate::server::read_ca;
 use crate::signal;
 use crate::table_file::{FileTrainer, Misfit};
 use crate::trainer::owned;
@@ -39,28 +35,8 @@ use crate::trainer::owned;
 /// Arguments of `tributary participant run`.
 #[derive(clap::Args)]
 pub(crate) struct Run {
-    /// URL of the coordinator
-    #[arg(long, env = "TRIBUTARY_SERVER", value_name = "URL")]
-    server: Url,
-    /// PEM file of the CA that signed the coordinator's certificate and certifies participants
-    #[arg(long, env = "TRIBUTARY_CA", value_name = "FILE", required_unless_present_all = ["signed", "members_ca"])]
-    ca: Option<PathBuf>,
-    /// Sign each request, for a coordinator behind a balancer that ends TLS and whose certificate this machine trusts
-    #[arg(long)]
-    signed: bool,
-    /// PEM file of the CA that signed the balancer's certificate [default: the system's CAs]
-    #[arg(long, value_name = "FILE", requires = "signed")]
-    balancer_ca: Option<PathBuf>,
     #[command(flatten)]
-    proxy: ProxyArgs,
-    /// PEM file of the CA that certifies participants, if it differs from --ca; certificates of other CAs are
-    /// rejected
-    #[arg(long, env = "TRIBUTARY_MEMBERS_CA", value_name = "FILE")]
-    members_ca: Option<PathBuf>,
-    /// Key that must sign model versions, as shown by `tributary audit head`; may be repeated [default: the first key
-    /// seen, pinned]
-    #[arg(long = "coordinator-key", value_name = "HEX")]
-    coordinator_keys: Vec<AuditKey>,
+    connection: ConnectionArgs,
     /// PEM file of this device's certificate, if the coordinator does not issue certificates; reread for renewals
     #[arg(long, value_name = "FILE", requires = "key")]
     certificate: Option<PathBuf>,
@@ -206,22 +182,15 @@ impl Run {
     ) -> Outcome<Participant> {
         self.check()?;
         let device = device::open(self.device)?;
-        let ca = self.ca.as_deref().map(read_ca).transpose()?;
-        let balancer_ca = self.balancer_ca.as_deref().map(read_ca).transpose()?;
-        let of_members =
-            |failure: Failure| Failure::new(failure.exit, format!("the authority of members: {}", failure.detail));
-        let members_ca = self.members_ca.as_deref().map(read_ca).transpose().map_err(of_members)?;
         let builder = self.with_trainer(Participant::builder(), device, &unfit.misfit, output)?;
         let journal = self.journal.open()?;
         let attributes: Attributes = self.attributes.iter().cloned().collect();
         let told = EventPrinter::default();
         // One that takes part in any task may find one that its table fits.
         let noticed = self.task.is_some().then(|| unfit.clone());
-        let pem = |pem: Option<Vec<u8>>| pem.map(|pem| String::from_utf8_lossy(&pem).into_owned());
-        let roots = pem(balancer_ca).map_or(ServerRoots::Device, ServerRoots::Pem);
-        let builder = builder
-            .server(self.server.as_str())
-            .proxy(self.proxy.setting()?)
+        let builder = self
+            .connection
+            .set(builder)?
             .name(self.name.clone().unwrap_or_else(|| default_name(self.index)))
             .labels(self.labels.iter().cloned().collect::<BTreeMap<_, _>>())
             .attributes(move || attributes.clone())
@@ -229,12 +198,8 @@ impl Run {
             .seed(self.data.seed)
             .secure_aggregation(self.policy.security(self.tell_loss))
             .privacy(self.policy.privacy())
-            .coordinator_keys(self.coordinator_keys.iter().copied())
             .max_model_bytes(self.max_model_mb.saturating_mul(1_000_000))
             .accepted_graphs(self.accepted_graphs.iter().copied())
-            .given(pem(ca), Builder::ca_pem)
-            .given(self.signed.then_some(roots), Builder::signed_requests)
-            .given(pem(members_ca), Builder::members_ca_pem)
             .given(self.certificate.clone().zip(self.key.clone()), |builder, (certificate, key)| {
                 builder.certificates(move || read_certificate(&certificate, &key))
             })

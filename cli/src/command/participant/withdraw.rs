@@ -1,10 +1,13 @@
-//! `tributary participant withdraw`: revokes a participant, and writes a signed statement about its contributions.
+//! `tributary participant withdraw`, by an operator, and `leave`, by the participant: the coordinator revokes the participant, and signs a
+//! statement about its contributions.
 
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use client_sdk::Participant;
+use client_sdk::participant::WithdrawalError;
 use serde::Serialize;
 use serde_json::json;
 use wire::audit::AuditKey;
@@ -12,12 +15,34 @@ use wire::contributions::{Contributions, SignedContributions, TaskContributions}
 use wire::inspect::ParticipantView;
 use wire::{ParticipantId, route};
 
+use super::connection::ConnectionArgs;
+use super::failures::build_failure;
+use super::policy::JournalArgs;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, check_writable, figure};
 use crate::server::{Server, Tagged};
 
 /// Maximum number of rounds that are listed one by one.
 const ROUNDS_MAX: usize = 12;
+
+/// Arguments of `tributary participant leave`.
+#[derive(clap::Args)]
+pub(crate) struct Leave {
+    #[command(flatten)]
+    connection: ConnectionArgs,
+    #[command(flatten)]
+    journal: JournalArgs,
+    /// File for the signed statement, which must not exist
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+}
+
+/// Who withdraws the participant.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    Operator,
+    Itself,
+}
 
 /// Output of the command.
 #[derive(Serialize)]
@@ -49,19 +74,38 @@ pub(super) async fn withdraw(server: &Server, id: ParticipantId, path: &Path, ou
     let _: Tagged<ParticipantView> = server.post_tagged(&revoke, &json!({}), None).await?;
     let contributions = route::fill(route::PARTICIPANT_CONTRIBUTIONS, &[&id]);
     let signed: SignedContributions = server.get(&contributions, &[]).await?;
+    write(&signed, path, By::Operator, output)
+}
+
+impl Leave {
+    pub(super) async fn run(self, output: Output) -> Outcome {
+        check(&self.out)?;
+        let builder = self.connection.set(Participant::builder())?.journal(self.journal.open()?);
+        let signed = builder.withdraw().await.map_err(|error| match &error {
+            WithdrawalError::Build(error) => build_failure(error),
+            WithdrawalError::Unreachable(_) => Failure::new(Exit::Connection, error),
+            WithdrawalError::Statement(_) => Failure::new(Exit::Integrity, error),
+            _ => Failure::new(Exit::Internal, error),
+        })?;
+        write(&signed, &self.out, By::Itself, output)
+    }
+}
+
+/// Writes the statement to the file, and its content to the output.
+fn write(signed: &SignedContributions, path: &Path, by: By, output: Output) -> Outcome {
     let statement = signed.open().map_err(|error| Failure::new(Exit::Integrity, error))?;
     let cannot = || Failure::because(Exit::Io, format!("cannot write {}", path.display()));
     // Text alone: this cannot fail.
-    let text = serde_json::to_string(&signed).unwrap_or_default();
+    let text = serde_json::to_string(signed).unwrap_or_default();
     let mut file = File::create_new(path).map_err(cannot())?;
     file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(cannot())?;
-    let Contributions { coordinator: key, tasks, .. } = statement;
-    let withdrawn = Withdrawn { path, participant: id, key, tasks };
-    output.answer(&withdrawn, || words(&withdrawn));
+    let Contributions { coordinator: key, participant, tasks, .. } = statement;
+    let withdrawn = Withdrawn { path, participant, key, tasks };
+    output.answer(&withdrawn, || words(&withdrawn, by));
     Ok(())
 }
 
-fn words(withdrawn: &Withdrawn<'_>) -> String {
+fn words(withdrawn: &Withdrawn<'_>, by: By) -> String {
     let Withdrawn { path, participant, key, tasks } = withdrawn;
     let path = path.display();
     let mut text = format!("Participant {participant} is revoked. {path} states its contributions, signed by {key}.");
@@ -83,10 +127,13 @@ fn words(withdrawn: &Withdrawn<'_>) -> String {
         for open in &task.open_rounds {
             let _ = write!(
                 text,
-                "\nRound {} is open and has accepted an update of it. The version that it publishes may depend on it, unless you end the\n\
-                 task first: `tributary task cancel {name}`.",
+                "\nRound {} is open and has accepted an update of it. The version that it publishes may depend on it",
                 open.round
             );
+            text.push_str(&match by {
+                By::Operator => format!(", unless you end the\ntask first: `tributary task cancel {name}`."),
+                By::Itself => ".".to_owned(),
+            });
         }
         if let Some(spent) = &task.privacy {
             let (known, published) = (figure(spent.epsilon.cohort_known), figure(spent.epsilon.published));
@@ -97,6 +144,8 @@ fn words(withdrawn: &Withdrawn<'_>) -> String {
             );
         }
         let _ = match task.version_before_is_kept {
+            // The operators' part.
+            _ if by == By::Itself => Ok(()),
             true => write!(
                 text,
                 "\nTo go on without it: `tributary model restore {name} {version_before}`, or a new task with\n\

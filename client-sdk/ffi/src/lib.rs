@@ -24,7 +24,6 @@ mod participant;
 mod ready;
 mod slot;
 mod tensors;
-mod withdrawal;
 
 pub use self::app::callback::CallbackError;
 pub use self::app::callbacks::{Callbacks, EventListener, KeyStore};
@@ -37,6 +36,5 @@ pub use self::error::TributaryError;
 pub use self::job::Job;
 pub use self::machine::{Circumstances, Machine, Todo, Trainer};
 pub use self::model::{Model, load_model};
-pub use self::participant::{End, Next, Participant};
+pub use self::participant::{End, Next, Participant, withdraw};
 pub use self::tensors::{Metric, Tensor};
-pub use self::withdrawal::withdraw;

@@ -15,8 +15,7 @@ use super::job::{self, TributaryJob};
 use crate::app::callbacks::Callbacks;
 use crate::app::conditions::DataUse;
 use crate::error::TributaryError;
-use crate::participant::{Next, Participant};
-use crate::withdrawal::withdraw;
+use crate::participant::{Next, Participant, withdraw};
 
 /// A participant: a number, to be copied freely. Any thread may use it. It stands for the participant from
 /// `tributary_start` until `tributary_close`; afterwards, and where it is made up, calls return `TRIBUTARY_CODE_CLOSED`.

@@ -28,7 +28,7 @@ impl Recipe {
     pub fn new(terms: &AssignmentTerms<'_>, tensors: Tensors, round: Option<u32>) -> Result<Self, RecipeError> {
         let quantizer =
             |privacy| PrivateQuantizer::new(privacy, tensors.shared.len() as u64, terms.encoding.modulus_bits);
-        let quantizer = terms.privacy.filter(|_| tensors.analysis.is_none()).map(quantizer).transpose()?;
+        let quantizer = terms.privacy.map(quantizer).transpose()?;
         Self::with_quantizer(terms, tensors, quantizer.map(Arc::new), round)
     }
 
@@ -40,8 +40,9 @@ impl Recipe {
         round: Option<u32>,
     ) -> Result<Self, RecipeError> {
         let codec = match (&tensors.analysis, quantizer) {
-            (Some(analysis), _) => UpdateCodec::Sums(Arc::clone(analysis)),
-            (None, Some(quantizer)) => UpdateCodec::Private(quantizer),
+            (Some(analysis), None) => UpdateCodec::Sums(Arc::clone(analysis)),
+            // The private form of an analysis is encoded like an update.
+            (_, Some(quantizer)) => UpdateCodec::Private(quantizer),
             (None, None) => {
                 let compression = terms.encoding.compression.as_ref().map(|compression| &compression.codec);
                 let params = quantization(terms, &tensors);

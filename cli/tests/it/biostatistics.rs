@@ -103,6 +103,61 @@ fn hospitals_publish_regressions_and_curves() {
     assert_eq!(ran.code, 2, "{ran}");
 }
 
+const PRIVATE: &str = r#"
+[privacy]
+mechanism = "distributed_skellam"
+epsilon = 4.0
+delta = 1e-3
+"#;
+
+#[test]
+fn private_statistics_are_noised_and_charged() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_tables(folder);
+    let age =
+        r#"{ type = "real", name = "age", low = 20, high = 100, edges = [50, 70], quantiles = [0.5], missing = true }"#;
+    let analysis = format!("kind = \"statistics\"\nquantile_rounds = 1\ncolumns = [{age}]");
+    let table = format!("features = [{{ column = \"age\" }}]\n{PRIVATE}");
+    write_task(folder, "ages", &analysis, 1, &table);
+    let served = Served::dev(&folder.join("data"));
+    complete(folder, &served, "ages");
+    let task = served.operate(&["task", "show", "ages"]).data();
+    assert_eq!(task["spec"]["privacy"]["clip"], serde_json::json!({ "fixed": 1.0 }), "{task}");
+    let found = served.operate(&["task", "result", "ages"]).data()["statistics"].clone();
+    let noise = found["count_noise"].as_f64().unwrap();
+    // Of at most 100 rows of each hospital.
+    assert!(noise > 100.0, "{found}");
+    let printed = served.read(&["task", "result", "ages"]);
+    for words in ["below 50: ", "50 to 70: ", "from 70: ", "Noise: of 100 counts, 95 are at most "] {
+        assert!(printed.contains(words), "no {words:?} in {printed}");
+    }
+    let spent = served.operate(&["privacy", "show", "ages"]).data();
+    let epsilon = spent["spent"]["cohort_known"].as_f64().unwrap();
+    assert!(epsilon > 3.9 && epsilon <= 4.0, "{spent}");
+    assert_eq!(spent["spent"]["server"], spent["spent"]["cohort_known"], "the coordinator sees no sum without noise");
+
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/config/private-statistics.toml");
+    served.operate(&["task", "create", page]).data();
+
+    // What has no private form, or another bound, is rejected with the reason.
+    let rejected = |kind: &str, rounds: u32, columns: &str, rest: &str| {
+        write_task(folder, "wrong", &format!("kind = \"{kind}\"\ncolumns = {columns}"), rounds, rest);
+        let ran = served.operate(&["task", "create", folder.join("wrong.toml").to_str().unwrap()]);
+        assert_ne!(ran.code, 0, "{ran}");
+        ran.to_string()
+    };
+    let curves = format!("features = [{{ column = \"time\" }}]\nlabel = {DEATH}\n{PRIVATE}");
+    let why = rejected("survival", 1, &format!("[{YEARS}]"), &curves);
+    assert!(why.contains("privacy.mechanism") && why.contains("needs exact sums"), "{why}");
+    let clipped = format!("features = [{{ column = \"age\" }}]\n{PRIVATE}clip = {{ fixed = 2.0 }}");
+    let why = rejected("statistics", 1, &format!("[{AGE}]"), &clipped);
+    assert!(why.contains("privacy.clip") && why.contains("max_rows bounds"), "{why}");
+    let tree = clipped.replace("distributed_skellam", "tree").replace("clip = { fixed = 2.0 }", "max_weight = 3");
+    let why = rejected("statistics", 1, &format!("[{AGE}]"), &tree);
+    assert!(why.contains("ask different questions") && why.contains("have no weight"), "{why}");
+}
+
 #[test]
 fn columns_that_do_not_fit_are_rejected_at_creation() {
     let folder = tempfile::tempdir().unwrap();

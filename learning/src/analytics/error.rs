@@ -57,6 +57,11 @@ pub enum AnalyticsError {
     /// Honest participants cannot have produced this sum.
     #[error("these participants cannot have produced this sum: {0}")]
     Sum(String),
+    /// The kind of analysis has no results with noise.
+    #[error(
+        "kind: this analysis needs exact sums; statistics, contingency, k_means and trees are possible with a privacy mechanism"
+    )]
+    NotPrivate,
     /// The analysis has completed all rounds.
     #[error("the analysis is complete after {0} rounds")]
     Done(u32),

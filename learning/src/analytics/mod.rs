@@ -12,6 +12,7 @@ mod biostatistics;
 mod branching;
 mod error;
 mod k_means;
+mod private;
 mod procedure;
 mod statistics;
 mod sum_codec;
@@ -26,6 +27,7 @@ pub use biostatistics::{
 pub use branching::{Branching, Cut, Next};
 pub use error::AnalyticsError;
 pub use k_means::{KMeansSpec, KMeansState, MAX_CLUSTERS, MAX_ITERATIONS};
+pub use private::{NoisedForms, PrivateForm};
 pub use procedure::{Advanced, MAX_STATE_BYTES};
 pub use statistics::{
     ColumnStatistics, MAX_CELLS, MAX_QUANTILES, Quantile, StatisticSpec, StatisticsSpec, StatisticsState,
@@ -342,6 +344,40 @@ impl Analysis {
             procedure.check(own)?;
             self.not_done(procedure.done(own))?;
             let Advanced { state, metrics } = procedure.advance(own, &values, sum.participants())?;
+            Ok(Advanced { state: wrap(state), metrics })
+        })
+    }
+
+    /// The private form of contributions to this state.
+    ///
+    /// # Errors
+    /// [`AnalyticsError::NotPrivate`]; [`AnalyticsError::State`].
+    pub fn private_form(&self, state: &AnalyticsState) -> Result<PrivateForm, AnalyticsError> {
+        with_state!(&self.kind, state, (procedure, own, _wrap) => {
+            procedure.check(own)?;
+            let parts = procedure.private_parts(own);
+            parts.map(|parts| PrivateForm::new(&parts)).ok_or(AnalyticsError::NotPrivate)
+        })
+    }
+
+    /// As [`Self::advance`], from the noised sum of private forms. Estimates that no participants can have are moved to the nearest that
+    /// they can.
+    ///
+    /// # Errors
+    /// [`AnalyticsError::NotPrivate`]; [`AnalyticsError::Done`]; [`AnalyticsError::State`]; [`AnalyticsError::Shape`].
+    pub fn advance_noised(
+        &self,
+        state: &AnalyticsState,
+        sum: &NoisedForms<'_>,
+    ) -> Result<Advanced<AnalyticsState>, AnalyticsError> {
+        let (mut values, noise) = self.private_form(state)?.decode(sum)?;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cohort")]
+        let cohort = sum.cohort.round() as u32;
+        self.codec.clamp(&mut values, cohort);
+        with_state!(&self.kind, state, (procedure, own, wrap) => {
+            self.not_done(procedure.done(own))?;
+            procedure.repair(own, &mut values, &noise);
+            let Advanced { state, metrics } = procedure.advance_noised(own, &values, cohort, &noise)?;
             Ok(Advanced { state: wrap(state), metrics })
         })
     }

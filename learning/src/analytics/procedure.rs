@@ -1,6 +1,7 @@
 //! The interface of all kinds of analysis.
 
 use super::error::AnalyticsError;
+use super::private::Part;
 use super::sum_codec::Field;
 use super::table::Table;
 use crate::metrics::MetricValue;
@@ -37,6 +38,12 @@ pub(super) trait Procedure {
     fn check(&self, state: &Self::State) -> Result<(), AnalyticsError>;
     /// Adds a participant's rows to `out`, which starts at zero.
     fn contribution(&self, state: &Self::State, table: &Table, out: &mut [i64]) -> Result<(), AnalyticsError>;
+    /// The parts of a contribution to this state for noise, in order and over all values; `None` if noise would make the results of this
+    /// kind of analysis meaningless.
+    fn private_parts(&self, state: &Self::State) -> Option<Vec<Part>>;
+    /// Moves estimates with noise to the nearest sums that participants can have, given the noise in each of
+    /// [`Self::private_parts`].
+    fn repair(&self, _state: &Self::State, _sum: &mut [i64], _noise: &[f64]) {}
     /// The next state, given the sum.
     fn advance(
         &self,
@@ -44,4 +51,14 @@ pub(super) trait Procedure {
         sum: &[i64],
         participants: u32,
     ) -> Result<Advanced<Self::State>, AnalyticsError>;
+    /// The same, given estimates of the sum and their noise: leaves out results that noise makes meaningless.
+    fn advance_noised(
+        &self,
+        state: &Self::State,
+        sum: &[i64],
+        participants: u32,
+        _noise: &[f64],
+    ) -> Result<Advanced<Self::State>, AnalyticsError> {
+        self.advance(state, sum, participants)
+    }
 }

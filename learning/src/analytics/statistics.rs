@@ -5,26 +5,25 @@
 //! complete after the first round. Each round narrows a quantile's interval 64-fold by counting the rows in each of its
 //! 64 parts.
 
+mod noise;
+mod quantiles;
+
 use serde::{Deserialize, Serialize};
 
 use super::error::{AnalyticsError, require, sound};
+use super::private::Part;
 use super::procedure::{Advanced, Procedure};
 use super::sum_codec::Field;
 use super::table::{MAX_COLUMNS, Range, Table, check_name, check_rows, power};
 use crate::metrics::MetricValue;
+use quantiles::{GRID, MAX_ROUNDS, QUANTILE, count_parts};
+
+pub use quantiles::Quantile;
 
 /// Maximum number of categories of a column, and of edges of a histogram.
 pub const MAX_CELLS: usize = 4096;
 /// Maximum number of quantiles per column.
 pub const MAX_QUANTILES: usize = 64;
-
-/// Grid resolution, in bits.
-const GRID: u32 = 30;
-/// Bits by which a round narrows a quantile's interval.
-const STEP: u32 = 6;
-const PARTS: usize = 1 << STEP;
-/// Number of rounds after which a quantile is a single grid point.
-const MAX_ROUNDS: u32 = GRID / STEP;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -87,6 +86,10 @@ pub struct StatisticsState {
     pub participants: u32,
     /// In the order of the specification.
     pub columns: Vec<ColumnStatistics>,
+    /// In a private task: standard deviation of the noise in each count of the first round. The number of participants is then the
+    /// expected one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count_noise: Option<f64>,
 }
 
 /// Statistics of one column.
@@ -127,20 +130,6 @@ pub enum ColumnStatistics {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
 fn is_zero(count: &u64) -> bool {
     *count == 0
-}
-
-/// A quantile and its current interval.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Quantile {
-    /// Above 0 and below 1.
-    pub of: f64,
-    /// Middle of the interval. The quantile is the least value v such that at least this share of the rows is at most v.
-    pub value: f64,
-    /// Start of the interval, in 2^-30 of the range.
-    start: u32,
-    /// The interval is 2^bits grid steps wide.
-    bits: u32,
 }
 
 /// The procedure of a validated specification.
@@ -191,9 +180,6 @@ impl Statistics {
 
 /// Sum, squares in two halves, below, above.
 const MOMENTS: usize = 5;
-/// Rows below the interval, then the rows in each of its parts.
-const QUANTILE: usize = 1 + PARTS;
-
 impl StatisticSpec {
     fn check(&self) -> Result<Option<Range>, AnalyticsError> {
         match self {
@@ -283,7 +269,7 @@ impl Procedure for Statistics {
     fn initial(&self) -> StatisticsState {
         let column = |(spec, range): (&StatisticSpec, &Option<Range>)| match (spec, range) {
             (StatisticSpec::Real { name, edges, quantiles, .. }, Some(range)) => {
-                let quantile = |&of: &f64| Quantile { of, value: range.at(0.5, 0), start: 0, bits: GRID };
+                let quantile = |&of: &f64| Quantile::new(of, *range);
                 ColumnStatistics::Real {
                     name: name.clone(),
                     mean: None,
@@ -304,7 +290,7 @@ impl Procedure for Statistics {
             }
         };
         let columns = self.spec.columns.iter().zip(&self.ranges).map(column).collect();
-        StatisticsState { round: 0, rows: 0, participants: 0, columns }
+        StatisticsState { round: 0, rows: 0, participants: 0, columns, count_noise: None }
     }
 
     fn check(&self, state: &StatisticsState) -> Result<(), AnalyticsError> {
@@ -318,13 +304,7 @@ impl Procedure for Statistics {
                 ) => {
                     let cells = if edges.is_empty() { 0 } else { edges.len() + 1 };
                     let finite = |value: &Option<f64>| value.is_none_or(f64::is_finite);
-                    let quantile = |(quantile, &of): (&Quantile, &f64)| {
-                        quantile.of == of
-                            && quantile.value.is_finite()
-                            && quantile.bits <= GRID
-                            && quantile.bits.is_multiple_of(STEP)
-                            && u64::from(quantile.start) + (1 << quantile.bits) <= 1 << GRID
-                    };
+                    let quantile = |(quantile, &of): (&Quantile, &f64)| quantile.is_sound(of);
                     name == own
                         && histogram.len() == cells
                         && finite(mean)
@@ -341,6 +321,28 @@ impl Procedure for Statistics {
             sound(fits, "a column is another than the task describes")?;
         }
         Ok(())
+    }
+
+    fn private_parts(&self, state: &StatisticsState) -> Option<Vec<Part>> {
+        Some(self.parts_with_noise(state))
+    }
+
+    fn repair(&self, _state: &StatisticsState, sum: &mut [i64], _noise: &[f64]) {
+        self.repair_sums(sum);
+    }
+
+    fn advance_noised(
+        &self,
+        state: &StatisticsState,
+        sum: &[i64],
+        participants: u32,
+        noise: &[f64],
+    ) -> Result<Advanced<StatisticsState>, AnalyticsError> {
+        let mut next = self.advance(state, sum, participants)?;
+        if state.round == 0 {
+            next.state.count_noise = noise.first().copied();
+        }
+        Ok(next)
     }
 
     fn contribution(&self, state: &StatisticsState, table: &Table, out: &mut [i64]) -> Result<(), AnalyticsError> {
@@ -442,23 +444,6 @@ fn category(value: f64, categories: u32) -> usize {
     categories as usize
 }
 
-/// Counts a value for every quantile of its column.
-fn count_parts(range: Range, value: f64, quantiles: &[Quantile], out: &mut [i64]) {
-    if quantiles.is_empty() {
-        return;
-    }
-    let grid = range.grid(value, GRID).min((1 << GRID) - 1);
-    for (quantile, cells) in quantiles.iter().zip(out.chunks_exact_mut(QUANTILE)) {
-        let from = i64::from(quantile.start);
-        let within = (grid - from) >> quantile.bits.saturating_sub(STEP);
-        match usize::try_from(within) {
-            Err(_) => cells[0] += 1,
-            Ok(part) if part < PARTS => cells[1 + part] += 1,
-            Ok(_) => {}
-        }
-    }
-}
-
 /// Mean and variance of the values on the grid, rounded once at the end: `n Σu² - (Σu)²` is exact and at least 0.
 fn moments(range: Range, sums: &[i64], rows: u64) -> (Option<f64>, Option<f64>) {
     let (n, sum) = (i128::from(rows), i128::from(sums[0]));
@@ -469,26 +454,4 @@ fn moments(range: Range, sums: &[i64], rows: u64) -> (Option<f64>, Option<f64>) 
     let mean = range.low + (sum as f64 / rows) * unit;
     let variance = spread as f64 / rows / rows * unit * unit;
     (Some(mean), Some(variance))
-}
-
-impl Quantile {
-    /// Narrows the interval to the part with the quantile. If rows joined or left since the last round, takes the nearest part.
-    fn narrow(&mut self, range: Range, cells: &[i64], rows: u64) {
-        if rows == 0 || self.bits == 0 {
-            return;
-        }
-        // The least rank whose share reaches the quantile; counts are far below 2^53.
-        let rank = (self.of * rows as f64).ceil().max(1.0);
-        let mut seen = cells[0] as f64;
-        let parts = &cells[1..];
-        let reached = parts.iter().position(|&cell| {
-            seen += cell as f64;
-            seen >= rank
-        });
-        let part = u32::try_from(reached.unwrap_or(PARTS - 1)).unwrap_or_default();
-        self.bits -= STEP;
-        self.start += part << self.bits;
-        let middle = if self.bits == 0 { 0.0 } else { power(self.bits - 1) };
-        self.value = range.at(f64::from(self.start) + middle, GRID);
-    }
 }

@@ -191,6 +191,17 @@ impl SumCodec {
         Ok(values)
     }
 
+    /// Moves estimates of sums to the nearest that `participants` participants can have.
+    pub(super) fn clamp(&self, sums: &mut [i64], participants: u32) {
+        let mut rest = sums;
+        for placed in &*self.fields {
+            let (own, after) = rest.split_at_mut(placed.field.len);
+            rest = after;
+            let most = (placed.field.bound * u64::from(participants.min(self.max_cohort))).cast_signed();
+            own.iter_mut().for_each(|sum| *sum = (*sum).clamp(-most, most));
+        }
+    }
+
     /// An inspector for one contribution sent in the clear.
     #[must_use]
     pub fn inspector(&self) -> SumInspector {

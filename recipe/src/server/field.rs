@@ -19,6 +19,7 @@ pub(super) fn of(spec: &TaskSpec, error: RecipeError) -> Vec<SpecError> {
         RecipeError::Analytics(AnalyticsError::Spec { field, problem }) => {
             return wrong(&of_analysis(spec, field), problem);
         }
+        RecipeError::Analytics(AnalyticsError::NotPrivate) => "privacy.mechanism",
         RecipeError::Analytics(_) => "analytics",
         RecipeError::Codec(CodecError::Headroom(_) | CodecError::WrongLength(_)) => "aggregation",
         RecipeError::Codec(CodecError::NoClipNorm) => "aggregation.clip_norm",

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use learning::AnalyticsSpec;
 use secure_agg::modular::Modulus;
 use secure_agg::params::SessionConfig;
-use task_spec::{ServerOptimizer, Solver, SpecError, TaskSpec, TrainingPlan};
+use task_spec::{Clip, ServerOptimizer, Solver, SpecError, TaskSpec, TrainingPlan};
 use wire::Digest;
 use wire::participant::{Encoding, PrivacyTerms};
 
@@ -85,6 +85,11 @@ impl TaskModel {
         let private = PrivateTask::new(spec, tensors.shared.len() as u64)?;
         encoding = encoding::of(spec, private.as_ref());
         let terms = assignment_terms(spec, &encoding, &metrics);
+        // The grids of an analysis depend on the largest cohort.
+        let tensors = if tensors.analysis.is_some() { Tensors::new(&terms).map_err(at)? } else { tensors };
+        if let Some(analysis) = tensors.analysis.as_ref().filter(|_| private.is_some()) {
+            analysis.private_form(&analysis.initial()).map_err(|error| at(error.into()))?;
+        }
         let quantizer = private.as_ref().map(|private| Arc::clone(&private.quantizer));
         let Recipe { tensors, codec, rule: _ } =
             Recipe::with_quantizer(&terms, tensors, quantizer, None).map_err(at)?;
@@ -106,13 +111,19 @@ impl TaskModel {
         })
     }
 
-    /// Fills in the derived field of a new task, which is stored with it: the noise multiplier that meets the budget.
-    /// Takes up to a second.
+    /// Fills in the derived fields of a new task, which are stored with it: the noise multiplier that meets the budget, and the clipping
+    /// norm of an analysis. Takes up to a second.
     ///
     /// # Errors
     /// Every invalid field.
     pub fn complete(spec: &mut TaskSpec) -> Result<(), Vec<SpecError>> {
-        if !spec.privacy.is_private() || spec.privacy.noise_multiplier.is_some() {
+        if !spec.privacy.is_private() {
+            return Ok(());
+        }
+        if spec.analytics.is_some() {
+            spec.privacy.clip.get_or_insert(Clip::WHOLE);
+        }
+        if spec.privacy.noise_multiplier.is_some() {
             return Ok(());
         }
         let encoding = encoding::of(spec, None);

@@ -204,6 +204,12 @@ impl PrivateTask {
         Ok(Some(measurement))
     }
 
+    /// Expected standard deviation, in grid units, of the noise in each coordinate of a sum.
+    pub fn noise_of_sum(&self) -> f64 {
+        let PrivateQuantizer { codec, shares, .. } = &*self.quantizer;
+        shares.map_or(codec.sigma().value(), |shares| (shares.share.variance() * f64::from(self.terms.cohort)).sqrt())
+    }
+
     pub fn mechanism(&self) -> PrivacyMechanism {
         self.spec.mechanism
     }

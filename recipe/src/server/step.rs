@@ -10,7 +10,7 @@ mod terms;
 use std::io::{self, SeekFrom, Write};
 use std::ops::Range;
 
-use learning::analytics::{Advanced, Analysis, AnalyticsError};
+use learning::analytics::{Advanced, Analysis, AnalyticsError, NoisedForms};
 use learning::checkpoint::TensorFile;
 use learning::contribution::Scaffold;
 use learning::optimizer::{self, OptimizerState, StateFile};
@@ -67,7 +67,7 @@ pub fn step(
 ) -> Result<NextVersion, StepFailure> {
     let mut sum = StoredSum::open(files.sum)?;
     if let Some(analysis) = &model.tensors.analysis {
-        return advance(analysis, &sum.whole()?, files.base, out.version);
+        return advance(analysis, model, terms, &sum.whole()?, files.base, out.version);
     }
     let (means, said) = Means::new(model, terms, sum)?;
     let unread = unusable("the base model cannot be read");
@@ -88,6 +88,8 @@ pub fn step(
 /// The next state of an analysis.
 fn advance(
     analysis: &Analysis,
+    model: &TaskModel,
+    terms: &RoundTerms,
     sum: &NoisedSum,
     base: &mut dyn ReadSeek,
     out: &mut dyn Write,
@@ -97,12 +99,26 @@ fn advance(
     base.seek(SeekFrom::Start(0))?;
     base.read_to_end(&mut before)?;
     let state = analysis.read(&before).map_err(|error| stuck(&error))?;
-    let Advanced { state, metrics } = analysis.advance(&state, sum).map_err(|error| match error {
+    let advanced = match &model.private {
+        None => analysis.advance(&state, sum),
+        Some(private) => {
+            let codec = &private.quantizer.codec;
+            let mean = codec.decode(sum, terms.clip, &terms.rotation.0).map_err(implausible)?;
+            let forms = NoisedForms {
+                mean: &mean.delta,
+                cohort: codec.params().expected_cohort,
+                noise: private.noise_of_sum() / codec.scale(terms.clip),
+            };
+            analysis.advance_noised(&state, &forms)
+        }
+    };
+    let Advanced { state, metrics } = advanced.map_err(|error| match error {
         AnalyticsError::Sum(problem) => StepFailure::ImplausibleSum(problem),
         other => stuck(&other),
     })?;
     out.write_all(&state.to_bytes().map_err(|error| stuck(&error))?)?;
-    Ok(NextVersion { metrics: measured(metrics), clip: None, has_state: false })
+    let clip = model.private.as_ref().map(|_| terms.clip);
+    Ok(NextVersion { metrics: measured(metrics), clip, has_state: false })
 }
 
 /// Collects metrics by name, omitting unmeasured ones.

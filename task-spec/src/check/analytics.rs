@@ -1,7 +1,7 @@
 //! Requirements of an analysis on the rest of the task.
 
 use crate::problem::Checks;
-use crate::{Analytics, MAX_ANALYTICS_BYTES, ModelSpec, TaskSpec, TrainingPlan};
+use crate::{Analytics, Clip, MAX_ANALYTICS_BYTES, ModelSpec, TaskSpec, TrainingPlan};
 
 impl TaskSpec {
     /// Rejects settings that are unsupported or meaningless for an analysis.
@@ -21,12 +21,7 @@ impl TaskSpec {
             "training",
             "must be left out: an analysis trains nothing",
         );
-        checks.require(
-            !self.privacy.is_private(),
-            "privacy.mechanism",
-            "must be left out: noise is calibrated to the norm of a clipped update, and the counts and sums of an analysis have \
-             none that is declared",
-        );
+        self.check_private_analysis(checks);
         for (field, given) in [
             ("aggregation.robust", self.aggregation.robust.is_some()),
             ("aggregation.gate", self.aggregation.gate.is_some()),
@@ -38,5 +33,28 @@ impl TaskSpec {
             "selection.strategy",
             "cannot follow losses: an analysis trains nothing; \"uniform\" and \"round_robin\" do for it",
         );
+    }
+
+    /// Rejects settings of privacy that an analysis decides itself.
+    fn check_private_analysis(&self, checks: &mut Checks) {
+        let privacy = &self.privacy;
+        checks.require(
+            !privacy.mechanism.is_correlated(),
+            "privacy.mechanism",
+            "cannot correlate the noise of rounds, which ask different questions: central_gaussian, distributed_skellam, \
+             distributed_discrete_gaussian and local are possible",
+        );
+        let is_given = privacy.clip.is_some_and(|clip| clip != Clip::WHOLE);
+        checks.require(
+            !is_given,
+            "privacy.clip",
+            "must be left out: max_rows bounds what a participant contributes to an analysis",
+        );
+        for (field, given) in [
+            ("privacy.max_weight", privacy.max_weight.is_some()),
+            ("privacy.expected_weight", privacy.expected_weight.is_some()),
+        ] {
+            checks.require(!given, field, "must be left out: contributions to an analysis have no weight");
+        }
     }
 }

@@ -175,6 +175,9 @@ pub enum Clip {
 }
 
 impl Clip {
+    /// The bound on the private form of a contribution to an analysis.
+    pub const WHOLE: Self = Self::Fixed(1.0);
+
     /// The norm of the first round.
     #[must_use]
     pub fn initial(&self) -> f64 {

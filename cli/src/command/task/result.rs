@@ -3,7 +3,8 @@
 use learning::AnalyticsSpec;
 use learning::analytics::{
     AnalyticsState, ChiSquareTest, Coefficient, ColumnStatistics, ContingencyState, CoxState, KMeansState, OutcomeSpec,
-    RegressionState, StatisticsState, SurvivalCurve, SurvivalState, TreesState, VariableSpec,
+    RegressionState, StatisticSpec, StatisticsSpec, StatisticsState, SurvivalCurve, SurvivalState, TreesState,
+    VariableSpec,
 };
 use task_spec::{TableColumn, TaskSpec};
 use wire::TaskId;
@@ -153,7 +154,7 @@ impl Words<'_> {
             (AnalyticsSpec::Contingency(spec), AnalyticsState::Contingency(state)) => {
                 self.contingency(&spec.columns, state)
             }
-            (_, AnalyticsState::Statistics(state)) => self.statistics(state),
+            (AnalyticsSpec::Statistics(spec), AnalyticsState::Statistics(state)) => self.statistics(spec, state),
             (_, AnalyticsState::KMeans(state)) => self.clusters(state),
             (_, AnalyticsState::Trees(state)) => trees(state),
             _ => "This program does not know this kind of result; --format json prints it.".to_owned(),
@@ -263,21 +264,24 @@ impl Words<'_> {
         Self::parts([
             state.problem.as_ref().map(|problem| format!("Problem: {problem}.")),
             Some(table.render(self.width, "")).filter(|text| !text.is_empty()),
+            state.count_noise.map(noise),
             state.test.map(|test| sentence("Pearson's test", test)),
             state.corrected_test.map(|test| sentence("With Yates' correction", test)),
             ratio,
         ])
     }
 
-    fn statistics(&self, state: &StatisticsState) -> String {
+    fn statistics(&self, spec: &StatisticsSpec, state: &StatisticsState) -> String {
         let numbers = ["MEAN", "STD. DEVIATION", "EMPTY"].map(|heading| (heading, Cells::Number));
         let columns = [&[("COLUMN", Cells::Text)][..], &numbers, &[("QUANTILES AND COUNTS", Cells::Words)]].concat();
         let mut table = Table::new(&columns);
         for (at, column) in state.columns.iter().enumerate() {
             match column {
-                ColumnStatistics::Real { name, mean, variance, quantiles, missing, .. } => {
+                ColumnStatistics::Real { name, mean, variance, quantiles, missing, histogram, .. } => {
                     let quantiles =
                         quantiles.iter().map(|quantile| format!("{}: {}", quantile.of, figure(quantile.value)));
+                    let quantiles =
+                        quantiles.chain(spec.columns.get(at).map_or_else(Vec::new, |column| cells(column, histogram)));
                     table.row(vec![
                         name.clone(),
                         mean.map_or(String::new(), figure),
@@ -296,7 +300,11 @@ impl Words<'_> {
             }
         }
         let (rows, participants) = (number(state.rows), state.participants);
-        Self::parts([Some(format!("{rows} rows of {participants} participants.")), Some(table.render(self.width, ""))])
+        Self::parts([
+            Some(format!("{rows} rows of {participants} participants.")),
+            Some(table.render(self.width, "")),
+            state.count_noise.map(noise),
+        ])
     }
 
     fn clusters(&self, state: &KMeansState) -> String {
@@ -309,6 +317,28 @@ impl Words<'_> {
         let table = table.render(self.width, "The clusters are not known yet.");
         Self::parts([Some(format!("{} rows{inertia}.", number(state.rows))), Some(table)])
     }
+}
+
+/// The counts of a histogram between its edges.
+fn cells(column: &StatisticSpec, histogram: &[u64]) -> Vec<String> {
+    let StatisticSpec::Real { edges, .. } = column else { return Vec::new() };
+    let cell = |(at, &count): (usize, &u64)| {
+        let place = match (at.checked_sub(1).and_then(|before| edges.get(before)), edges.get(at)) {
+            (None, Some(&high)) => format!("below {}", figure(high)),
+            (Some(&low), Some(&high)) => format!("{} to {}", figure(low), figure(high)),
+            (Some(&low), None) => format!("from {}", figure(low)),
+            (None, None) => "all".to_owned(),
+        };
+        format!("{place}: {}", number(count))
+    };
+    histogram.iter().enumerate().map(cell).collect()
+}
+
+fn noise(deviation: f64) -> String {
+    format!(
+        "Noise: of 100 counts, 95 are at most {} off what they would be without it.",
+        figure((1.96 * deviation).ceil())
+    )
 }
 
 fn trees(state: &TreesState) -> String {

@@ -30,17 +30,15 @@ pub(in crate::participant) enum BaseError {
     State(#[from] AnalyticsError),
 }
 
-/// Checks that an analysis comes without a model, privacy terms or personalization.
+/// Checks that an analysis comes without a model or personalization.
 pub(in crate::participant) fn check_analysis(assignment: &Assignment) -> Result<(), PlanError> {
     let encoding = &assignment.encoding;
     if encoding.analytics.is_none() {
         return Ok(());
     }
     let has_model = !assignment.model.tensors.is_empty() || !assignment.model.personal.is_empty();
-    if has_model || assignment.privacy.is_some() || encoding.personalization.is_some() {
-        return Err(PlanError::Analytics(
-            "it comes with a model, personal or not, or a privacy mechanism, which no analysis has",
-        ));
+    if has_model || encoding.personalization.is_some() {
+        return Err(PlanError::Analytics("it comes with a model, personal or not, which no analysis has"));
     }
     let (claimed, most) = (assignment.base.bytes, MAX_STATE_BYTES as u64);
     if claimed > most { Err(PlanError::ModelBytes { claimed, most }) } else { Ok(()) }

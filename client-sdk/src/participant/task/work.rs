@@ -202,7 +202,10 @@ impl RoundWork {
 
     fn compute(&self, trainer: &mut dyn Trainer, encodes: &mut dyn FnMut()) -> Result<Contribution, WorkError> {
         match (&self.plan.recipe.codec, self.received()?) {
-            (UpdateCodec::Sums(analysis), RoundBase::State(state)) => self.add_up(analysis, &state, trainer, encodes),
+            (codec @ (UpdateCodec::Sums(_) | UpdateCodec::Private(_)), RoundBase::State(state)) => {
+                let analysis = self.plan.recipe.tensors.analysis.as_ref().ok_or(PipelineError::WrongLayout)?;
+                self.add_up(analysis, codec, &state, trainer, encodes)
+            }
             (_, RoundBase::Model(received)) => self.train(received, trainer, encodes),
             (_, RoundBase::Update(update)) => self.aggregate(update, encodes),
             // Plan and base come from the same assignment, so this cannot occur.
@@ -237,6 +240,7 @@ impl RoundWork {
     fn add_up(
         &self,
         analysis: &Analysis,
+        codec: &UpdateCodec,
         state: &AnalyticsState,
         trainer: &mut dyn Trainer,
         encodes: &mut dyn FnMut(),
@@ -244,7 +248,15 @@ impl RoundWork {
         let table = trainer.table(&self.job)?;
         let values = analysis.contribution(state, &table)?;
         encodes();
-        let input = self.protected(|protection| pipeline::masked_sums(&values, analysis.codec(), protection))?;
+        let input = match codec {
+            UpdateCodec::Private(_) => {
+                let delta = analysis.private_form(state)?.encode(&values)?;
+                self.masked(Update { delta, examples: 1, metrics: Vec::new() })?
+            }
+            UpdateCodec::Plain(_) | UpdateCodec::Sums(_) => {
+                self.protected(|protection| pipeline::masked_sums(&values, analysis.codec(), protection))?
+            }
+        };
         let output = WorkOutput::MaskedInput(Box::new(input));
         Ok(Contribution::without_training(output, table.rows() as u64))
     }

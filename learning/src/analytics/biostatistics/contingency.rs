@@ -6,6 +6,7 @@ use super::coefficients::NORMAL_BOUND;
 use super::survival::{ChiSquareTest, five};
 use super::variables::{VariableSpec, Variables};
 use crate::analytics::error::{AnalyticsError, counts, require, sound};
+use crate::analytics::private::{Part, floor};
 use crate::analytics::procedure::{Advanced, Procedure};
 use crate::analytics::sum_codec::Field;
 use crate::analytics::table::{Table, check_rows};
@@ -31,6 +32,9 @@ pub struct ContingencyState {
     pub round: u32,
     /// Number of rows in each pair of categories, by the first.
     pub counts: Vec<Vec<u64>>,
+    /// In a private task: standard deviation of the noise in each count. There are no tests then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count_noise: Option<f64>,
     /// Pearson's test of independence.
     pub test: Option<ChiSquareTest>,
     /// The same with Yates' correction, of two by two categories.
@@ -140,6 +144,7 @@ impl Procedure for Contingency {
         ContingencyState {
             round: 0,
             counts: Vec::new(),
+            count_noise: None,
             test: None,
             corrected_test: None,
             odds_ratio: None,
@@ -156,6 +161,29 @@ impl Procedure for Contingency {
         sound(state.counts.is_empty() || fits, "it has other categories")?;
         sound(tests.iter().flatten().all(ChiSquareTest::is_sound), "its test is not finite")?;
         sound(state.odds_ratio.is_none_or(is_finite), "its ratio is not finite")
+    }
+
+    fn private_parts(&self, _state: &ContingencyState) -> Option<Vec<Part>> {
+        Some(vec![Part::new(self.size[0] * self.size[1], f64::from(self.spec.max_rows), 1.0)])
+    }
+
+    fn repair(&self, _state: &ContingencyState, sum: &mut [i64], _noise: &[f64]) {
+        floor(sum);
+    }
+
+    /// Noise hides people in small cells, and spoils the distributions that tests assume.
+    fn advance_noised(
+        &self,
+        state: &ContingencyState,
+        sum: &[i64],
+        _participants: u32,
+        noise: &[f64],
+    ) -> Result<Advanced<ContingencyState>, AnalyticsError> {
+        let cells = counts(sum)?;
+        let mut next = ContingencyState { round: 1, count_noise: noise.first().copied(), ..state.clone() };
+        next.counts = cells.chunks_exact(self.size[1]).map(<[u64]>::to_vec).collect();
+        next.problem = Some("the counts have noise: there is no test".to_owned());
+        Ok(Advanced { state: next, metrics: Vec::new() })
     }
 
     fn contribution(&self, _state: &ContingencyState, table: &Table, out: &mut [i64]) -> Result<(), AnalyticsError> {

@@ -11,6 +11,7 @@ use super::newton::{Derivatives, Progress, Search, Symmetric, add_products, tria
 use super::regression::{bound, depends, fine_grid, put, take};
 use super::variables::{Time, VariableSpec, Variables, check_binary};
 use crate::analytics::error::{AnalyticsError, counts, require, sound};
+use crate::analytics::private::Part;
 use crate::analytics::procedure::{Advanced, Procedure, Terms};
 use crate::analytics::sum_codec::Field;
 use crate::analytics::table::{Table, check_rows};
@@ -217,6 +218,10 @@ impl Procedure for Cox {
         sound(measured.iter().flatten().all(|value| value.is_finite()), "a figure is not finite")?;
         sound(are_sound(&state.coefficients, self.terms()), "its coefficients are wrong")?;
         sound(state.search.is_sound(self.terms()), "its search has other terms")
+    }
+
+    fn private_parts(&self, _state: &CoxState) -> Option<Vec<Part>> {
+        None
     }
 
     fn contribution(&self, state: &CoxState, table: &Table, out: &mut [i64]) -> Result<(), AnalyticsError> {

@@ -10,6 +10,7 @@ use super::coefficients::{Coefficient, Units, are_sound};
 use super::newton::{Derivatives, Progress, Search, Symmetric, add_products, triangle};
 use super::variables::{VariableSpec, Variables, check_binary};
 use crate::analytics::error::{AnalyticsError, require, sound};
+use crate::analytics::private::Part;
 use crate::analytics::procedure::{Advanced, Procedure, Terms};
 use crate::analytics::sum_codec::Field;
 use crate::analytics::table::{Range, Table, check_rows, power, round};
@@ -339,6 +340,10 @@ impl Procedure for Regression {
         sound(measured.iter().flatten().all(|value| value.is_finite()), "a figure is not finite")?;
         sound(are_sound(&state.coefficients, self.size()), "its coefficients are wrong")?;
         sound(state.search.is_sound(self.size()), "its search has other terms")
+    }
+
+    fn private_parts(&self, _state: &RegressionState) -> Option<Vec<Part>> {
+        None
     }
 
     fn contribution(&self, state: &RegressionState, table: &Table, out: &mut [i64]) -> Result<(), AnalyticsError> {

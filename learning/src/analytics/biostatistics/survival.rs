@@ -10,6 +10,7 @@ use super::newton::Symmetric;
 use super::tails::chi_square_above;
 use super::variables::{Time, VariableSpec, Variables, check_binary};
 use crate::analytics::error::{AnalyticsError, counts, require, sound};
+use crate::analytics::private::Part;
 use crate::analytics::procedure::{Advanced, Procedure};
 use crate::analytics::sum_codec::Field;
 use crate::analytics::table::{Table, check_rows};
@@ -268,6 +269,10 @@ impl Procedure for Survival {
         sound(groups == 0 || groups == self.groups(), "it has another number of groups")?;
         sound(state.groups.iter().all(fits), "a curve is wrong")?;
         sound(state.log_rank.is_none_or(|test| test.is_sound()), "its test is not finite")
+    }
+
+    fn private_parts(&self, _state: &SurvivalState) -> Option<Vec<Part>> {
+        None
     }
 
     fn contribution(&self, _state: &SurvivalState, table: &Table, out: &mut [i64]) -> Result<(), AnalyticsError> {

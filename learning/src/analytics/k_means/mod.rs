@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::branching::Branching;
 use super::error::{AnalyticsError, counts, require, sound};
+use super::private::{Part, floor};
 use super::procedure::{Advanced, Procedure, Terms};
 use super::sum_codec::{Field, grid_bits};
 use super::table::{ColumnSpec, Range, Table, check_rows, power, ranges, round};
@@ -212,6 +213,36 @@ impl Procedure for KMeans {
         let clusters = if seeded { self.clusters() } else { 0 };
         let counted = if state.round > self.seeding_rounds() { self.clusters() } else { 0 };
         sound(state.centroids.len() == clusters && state.counts.len() == counted, "it has another number of clusters")
+    }
+
+    fn private_parts(&self, state: &KMeansState) -> Option<Vec<Part>> {
+        let (rows, width) = (f64::from(self.spec.max_rows), self.ranges.len() as f64);
+        let half = self.coordinates() / 2;
+        let sums = Part::new(half, rows * width.sqrt() * power(self.grid), 1.0);
+        let squares = Part::new(half, sums.norm, 0.5);
+        let (squares, distances) = match state.round < self.seeding_rounds() {
+            true => (squares, Part::unused(self.clusters())),
+            false => (Part::unused(half), Part::new(self.clusters(), rows * power(DISTANCE_GRID), 0.25)),
+        };
+        Some(vec![Part::new(self.cells, rows, 1.0), sums, squares, distances])
+    }
+
+    fn repair(&self, _state: &KMeansState, sum: &mut [i64], noise: &[f64]) {
+        let (coordinates, distances) = self.offsets();
+        let (width, half) = (self.ranges.len(), self.cells * self.ranges.len());
+        // A cell without rows has a count of this size by chance, and then its mean is noise alone.
+        #[expect(clippy::cast_possible_truncation, reason = "far below 2^63")]
+        let least = noise.first().map_or(0, |noise| (2.0 * noise).ceil() as i64);
+        for cell in 0..self.cells {
+            if sum[cell] < least {
+                sum[cell] = 0;
+            }
+            let most = sum[cell].saturating_mul(1 << self.grid);
+            for start in [coordinates + cell * width, coordinates + half + cell * width] {
+                sum[start..][..width].iter_mut().for_each(|sum| *sum = (*sum).clamp(0, most));
+            }
+        }
+        floor(&mut sum[distances..]);
     }
 
     fn contribution(&self, state: &KMeansState, table: &Table, out: &mut [i64]) -> Result<(), AnalyticsError> {

@@ -3,6 +3,7 @@
 mod biostatistics;
 mod figures;
 mod k_means;
+mod private;
 mod statistics;
 mod trees;
 

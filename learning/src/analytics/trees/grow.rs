@@ -122,6 +122,8 @@ pub(super) struct Grower<'a> {
     pub(super) shape: Shape,
     pub(super) edges: &'a [Vec<f64>],
     pub(super) unit: f64,
+    /// Least sum of second derivatives on either side of a cut.
+    pub(super) least: f64,
 }
 
 impl Grower<'_> {
@@ -160,7 +162,7 @@ impl Grower<'_> {
 
     /// The cut with the largest gain, if any gains enough; the first of several.
     fn best(&self, sums: &[i64], total: &Side, columns: &[usize]) -> Option<Best> {
-        let (l2, least) = (self.spec.l2(), self.spec.min_child_weight);
+        let (l2, least) = (self.spec.l2(), self.least);
         let parent = total.score(l2);
         let mut best: Option<Best> = None;
         for &column in columns {

@@ -18,6 +18,7 @@ pub use spec::{MAX_BINS, MAX_CLASSES, MAX_DEPTH, MAX_TREES, Method, TargetSpec, 
 use serde::{Deserialize, Serialize};
 
 use super::error::{AnalyticsError, require, sound};
+use super::private::{Part, floor};
 use super::procedure::{Advanced, MAX_STATE_BYTES, Procedure, Terms};
 use super::sum_codec::{Field, grid_bits};
 use super::table::{Range, Table, power, round};
@@ -27,6 +28,8 @@ use sample::RowNumbers;
 
 /// Resolution, in bits, of the grid on which a participant sums its own rows, and on which targets are summed.
 const FINE: u32 = 30;
+/// Name of the metric of the mean loss.
+const LOSS_METRIC: &str = "train_loss";
 /// Resolution, in bits, of the grid for losses, which are at most 16.
 const LOSS_GRID: u32 = 16;
 
@@ -98,6 +101,21 @@ impl Trees {
 
     fn histograms(&self) -> usize {
         TARGETS + self.outputs()
+    }
+
+    /// Number of sums in the histograms of a contribution.
+    fn all_histograms(&self) -> usize {
+        (self.spec.trees_per_round as usize).saturating_mul(self.leaves()).saturating_mul(self.shape.leaf())
+    }
+
+    /// Largest sum of the squares of a row's derivatives.
+    fn most_square(&self) -> f64 {
+        let outputs = self.outputs() as f64;
+        // Probabilities that differ from a class by p - t, and p (1 - p) of each; otherwise one number, or one class, and 1.
+        match (self.spec.method, self.spec.target) {
+            (Method::Boosting, TargetSpec::Class { .. }) => outputs.min(2.0) + outputs / 16.0,
+            (Method::Boosting, TargetSpec::Real { .. }) | (Method::Forest, _) => 2.0,
+        }
     }
 
     /// Maximum number of open leaves of one tree.
@@ -195,8 +213,12 @@ impl Trees {
         }
     }
 
-    fn advance_trees(&self, next: &mut TreesState, sum: &[i64]) {
-        let grower = Grower { spec: &self.spec, shape: self.shape, edges: &next.edges, unit: 1.0 / power(self.grid) };
+    fn advance_trees(&self, next: &mut TreesState, sum: &[i64], noise: f64) {
+        let unit = 1.0 / power(self.grid);
+        // A side of a cut sums up to all bins of the second derivatives; a smaller sum may be noise alone.
+        let by_chance = 2.0 * noise * unit * ((self.shape.bins * self.shape.hessians) as f64).sqrt();
+        let least = self.spec.min_child_weight.max(by_chance);
+        let grower = Grower { spec: &self.spec, shape: self.shape, edges: &next.edges, unit, least };
         let done = next.ensemble.trees.len();
         let sums = sum[self.histograms()..].chunks_exact(self.leaves() * self.shape.leaf());
         for (index, (growing, sums)) in next.growing.iter_mut().zip(sums).enumerate() {
@@ -212,7 +234,7 @@ impl Trees {
         let rows = next.rows.max(1) as f64;
         let loss = sum[LOSS] as f64 / power(LOSS_GRID) / rows;
         next.loss = Some(loss);
-        let mut metrics = vec![("train_loss".to_owned(), MetricValue { value: loss, count: next.rows })];
+        let mut metrics = vec![(LOSS_METRIC.to_owned(), MetricValue { value: loss, count: next.rows })];
         if matches!(self.spec.target, TargetSpec::Class { .. }) {
             let accuracy = sum[RIGHT] as f64 / rows;
             next.accuracy = Some(accuracy);
@@ -227,8 +249,7 @@ impl Procedure for Trees {
 
     fn fields(&self) -> Vec<Field> {
         let rows = u64::from(self.spec.max_rows);
-        let histograms =
-            (self.spec.trees_per_round as usize).saturating_mul(self.leaves()).saturating_mul(self.shape.leaf());
+        let histograms = self.all_histograms();
         vec![
             Field { len: 2, bound: rows },
             Field { len: 1, bound: (16 * rows) << LOSS_GRID },
@@ -277,6 +298,52 @@ impl Procedure for Trees {
         state.growing.iter().try_for_each(|growing| growing.check(columns, self.spec.depth, outputs))
     }
 
+    fn private_parts(&self, state: &TreesState) -> Option<Vec<Part>> {
+        let rows = f64::from(self.spec.max_rows);
+        let (all, columns) = (self.all_histograms(), self.shape.columns as f64);
+        let row = |share: f64| Part::new(1, rows, share);
+        // Losses can be large, and nothing is computed from them.
+        let loss = Part::unused(1);
+        if state.round < self.spec.sketch_rounds {
+            let targets = Part::new(self.outputs(), rows * power(FINE), 0.5);
+            let cells = self.shape.columns * self.shape.bins;
+            let counts = Part::new(cells, rows * columns.sqrt(), 1.0);
+            return Some(vec![row(0.5), Part::unused(1), loss, targets, counts, Part::unused(all - cells)]);
+        }
+        let trees = state.growing.len().max(1) as f64;
+        let norm = rows * (trees * columns * self.most_square()).sqrt() * power(self.grid);
+        let histograms = if state.growing.is_empty() { Part::unused(all) } else { Part::new(all, norm, 1.0) };
+        Some(vec![row(0.25), row(0.25), loss, Part::unused(self.outputs()), histograms])
+    }
+
+    fn repair(&self, state: &TreesState, sum: &mut [i64], _noise: &[f64]) {
+        let (head, histograms) = sum.split_at_mut(self.histograms());
+        floor(head);
+        head[RIGHT] = head[RIGHT].min(head[ROWS]);
+        if state.round < self.spec.sketch_rounds {
+            floor(histograms);
+        } else {
+            // Gradients have a sign.
+            histograms
+                .chunks_exact_mut(self.shape.channels())
+                .for_each(|sums| floor(&mut sums[self.shape.gradients..]));
+        }
+    }
+
+    fn advance_noised(
+        &self,
+        state: &TreesState,
+        sum: &[i64],
+        _participants: u32,
+        noise: &[f64],
+    ) -> Result<Advanced<TreesState>, AnalyticsError> {
+        let noise = noise.last().copied().unwrap_or_default();
+        let mut next = self.advance_with(state, sum, noise)?;
+        next.state.loss = None;
+        next.metrics.retain(|(name, _)| name != LOSS_METRIC);
+        Ok(next)
+    }
+
     fn contribution(&self, state: &TreesState, table: &Table, out: &mut [i64]) -> Result<(), AnalyticsError> {
         table.check(self.ranges.len(), |_| false)?;
         self.spec.check_targets(table)?;
@@ -319,6 +386,18 @@ impl Procedure for Trees {
         sum: &[i64],
         _participants: u32,
     ) -> Result<Advanced<TreesState>, AnalyticsError> {
+        self.advance_with(state, sum, 0.0)
+    }
+}
+
+impl Trees {
+    /// The next state; `noise` is the standard deviation of the noise in each sum of the histograms.
+    fn advance_with(
+        &self,
+        state: &TreesState,
+        sum: &[i64],
+        noise: f64,
+    ) -> Result<Advanced<TreesState>, AnalyticsError> {
         let mut next = TreesState { round: state.round + 1, ..state.clone() };
         next.rows = u64::try_from(sum[ROWS]).map_err(|_| AnalyticsError::Sum("a count is negative".to_owned()))?;
         let rows = next.rows;
@@ -327,7 +406,7 @@ impl Procedure for Trees {
             Vec::new()
         } else {
             let metrics = self.measured(&mut next, sum);
-            self.advance_trees(&mut next, sum);
+            self.advance_trees(&mut next, sum, noise);
             metrics
         };
         if (self.spec.sketch_rounds..self.rounds() - 1).contains(&next.round) {

@@ -24,6 +24,17 @@ pub enum NoiseLaw {
     Skellam(Variance),
 }
 
+impl NoiseLaw {
+    /// The variance, up to the small difference between discrete and continuous Gaussians.
+    #[must_use]
+    pub fn variance(&self) -> f64 {
+        match self {
+            Self::DiscreteGaussian(sigma) => sigma.value() * sigma.value(),
+            Self::Skellam(variance) => variance.value(),
+        }
+    }
+}
+
 /// Reasons noise cannot be drawn or is too small.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]

@@ -49,12 +49,14 @@ pub enum Exit {
     Elsewhere = 18,
     /// A participant took part in no round.
     Idle = 19,
+    /// An audit found that a task breaks its promise of privacy.
+    Promise = 20,
 }
 
 impl Exit {
     /// Every number, for the page that lists them.
     #[cfg(test)]
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Internal,
         Self::Usage,
         Self::Configuration,
@@ -74,6 +76,7 @@ impl Exit {
         Self::Damaged,
         Self::Elsewhere,
         Self::Idle,
+        Self::Promise,
     ];
 
     /// The first line of the message.
@@ -98,6 +101,7 @@ impl Exit {
             Self::Damaged => "What is stored is damaged",
             Self::Elsewhere => "Other tools do this",
             Self::Idle => "There was nothing to do",
+            Self::Promise => "The task breaks its promise of privacy",
         }
     }
 

@@ -8,11 +8,14 @@
 //!
 //! With [`Regions`], participants are regions: each of their trainings is a world of its own, with a coordinator and devices.
 //!
+//! [`PrivacyAudit`] runs a copy of a private task with made-up participants, and tests its ledger against what it releases.
+//!
 //! Its parts ([`in_process`], [`clock`], [`queue`], [`chance`]) also serve audits and tests, which drive time and failures
 //! themselves.
 //!
-//! The only source of randomness is the seed, and of time the virtual clock. Sockets are not used.
+//! The only source of randomness is the seed, except in an audit without one, and of time the virtual clock. Sockets are not used.
 
+mod audit;
 pub mod chance;
 pub mod clock;
 mod data;
@@ -30,6 +33,7 @@ mod trace;
 mod training;
 mod world;
 
+pub use audit::{AuditDesign, AuditReport, AuditStage, Finding, NoiseCorrelation, NoiseRatio, PrivacyAudit};
 pub use data::{Data, PooledData, Synthetic};
 pub use error::SimulationError;
 pub use experiment::{Experiment, Progress, Regions};

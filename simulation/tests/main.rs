@@ -2,4 +2,5 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
+mod audit;
 mod smoke;

@@ -104,7 +104,17 @@ pub(crate) const TABLE: &[Allowed] = &[
     },
     Allowed {
         package: "simulation",
-        ours: &["client-sdk", "coordinator", "datasets", "federation", "learning", "store", "task-spec", "wire"],
+        ours: &[
+            "client-sdk",
+            "coordinator",
+            "datasets",
+            "federation",
+            "learning",
+            "recipe",
+            "store",
+            "task-spec",
+            "wire",
+        ],
         never: &[
             "hyper",
             "hyper-util",

@@ -136,6 +136,7 @@ impl Command {
             Self::Round { command } => command.is_stream(),
             Self::Participant { command } => command.is_stream(),
             Self::Infer { command } => command.is_stream(),
+            Self::Privacy { command } => command.is_stream(),
             Self::Demo(_)
             | Self::Region(_)
             | Self::Serve(_)
@@ -147,7 +148,6 @@ impl Command {
             | Self::Task { .. }
             | Self::Model { .. }
             | Self::Token { .. }
-            | Self::Privacy { .. }
             | Self::Silo { .. }
             | Self::Audit { .. }
             | Self::CheckConfig(_)

@@ -5,6 +5,7 @@
 use crate::failure::Outcome;
 use crate::output::Output;
 
+mod audit;
 mod chart;
 pub(crate) mod ledger;
 mod plan;
@@ -15,6 +16,10 @@ mod verify;
 pub(crate) enum PrivacyCommand {
     /// Compute the noise for an epsilon, or the epsilon of a noise, and whether a model can still learn
     Plan(plan::PlanArgs),
+    /// Test a task's noise and clipping: made-up participants of a copy in this process, whose updates are guessed
+    ///
+    /// Nothing is sent, and no coordinator is needed. The exit code is 20 if the task breaks its promise.
+    Audit(audit::Audit),
     /// Show a task's ledger: what each release cost, and what has been spent in total
     Show(ledger::Show),
     /// Write a task's ledger and the coordinator's signature to a file
@@ -24,9 +29,15 @@ pub(crate) enum PrivacyCommand {
 }
 
 impl PrivacyCommand {
+    /// Whether the command prints events.
+    pub(crate) fn is_stream(&self) -> bool {
+        matches!(self, Self::Audit(_))
+    }
+
     pub(crate) async fn run(self, output: Output) -> Outcome {
         match self {
             Self::Plan(plan) => plan.run(output),
+            Self::Audit(audit) => audit.run(output).await,
             Self::Show(show) => show.run(output).await,
             Self::Export(export) => export.run(output).await,
             Self::Verify(verify) => verify.run(output),

@@ -1,5 +1,6 @@
 //! `privacy plan`, and its promises kept by a federation.
 
+mod audit;
 mod demo;
 mod ledger;
 mod plan;

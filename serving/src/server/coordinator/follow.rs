@@ -59,7 +59,8 @@ pub(in crate::server) async fn follow(
                         | Exit::Round
                         | Exit::Training
                         | Exit::Elsewhere
-                        | Exit::Idle => "refused",
+                        | Exit::Idle
+                        | Exit::Promise => "refused",
                     };
                     meters::fetch_failed(&served.name, reason);
                     let name = &served.name;

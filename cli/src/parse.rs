@@ -61,7 +61,10 @@ fn of_no_coordinator(command: clap::Command) -> clap::Command {
 
 fn explained(mut error: clap::Error, command: &clap::Command) -> clap::Error {
     let tips = match error.kind() {
-        ErrorKind::MissingRequiredArgument => environment(&error, command),
+        ErrorKind::MissingRequiredArgument => {
+            let dev = of_serve(&error).then(|| "for a first try: `tributary serve --dev --data-dir DIR`".to_owned());
+            environment(&error, command).into_iter().chain(dev).collect()
+        }
         ErrorKind::ValueValidation => error.source().and_then(expected).map(str::to_owned).into_iter().collect(),
         _ => Vec::new(),
     };
@@ -70,6 +73,12 @@ fn explained(mut error: clap::Error, command: &clap::Command) -> clap::Error {
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
     }
     error
+}
+
+/// Whether the usage in the error is that of `tributary serve`.
+fn of_serve(error: &clap::Error) -> bool {
+    let usage = error.get(ContextKind::Usage).map(ToString::to_string);
+    usage.is_some_and(|usage| usage.contains("tributary serve "))
 }
 
 /// Which of the missing arguments may be variables of the environment.
@@ -119,6 +128,12 @@ mod tests {
     fn said(words: &str) -> String {
         let words = std::iter::once("tributary").chain(words.split(' '));
         parse(words, HELP_COLUMNS).err().unwrap().to_string()
+    }
+
+    #[test]
+    fn serve_without_a_configuration_suggests_dev() {
+        assert!(said("serve").contains("tributary serve --dev --data-dir DIR"), "{}", said("serve"));
+        assert!(!said("work").contains("--dev"), "{}", said("work"));
     }
 
     #[test]

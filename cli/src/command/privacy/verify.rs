@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use learning::privacy::accountant::{ORDERS, RdpCurve};
 use learning::privacy::{Budget, Cost, Ledger, LedgerError, LedgerRow, NoServerEpsilon, Release, Sampled, SealedRow};
 use serde::Serialize;
+use task_spec::PrivacyMechanism;
 use wire::audit::AuditKey;
 use wire::grammar::counted;
 use wire::ledger::{ExportedRow, LedgerExport, SignedLedger};
@@ -114,6 +115,9 @@ struct Row {
 struct Figures {
     /// zCDP to observers who know the cohorts, if there is one.
     rho: Option<f64>,
+    /// Gaussian DP (Dong, Roth and Su 2022) to the same observers, of continuous noise as wide as the discrete noise of one party; null for
+    /// other noise.
+    mu: Option<f64>,
     orders: &'static [f64],
     /// Rényi divergences to observers of the models alone.
     rdp_published: Vec<f64>,
@@ -139,11 +143,25 @@ impl Figures {
         let curve = |curve: &RdpCurve| curve.values().to_vec();
         Self {
             rho: cost.rho,
+            mu: cost.rho.filter(|_| is_gaussian(ledger.privacy.mechanism)).map(|rho| (2.0 * rho).sqrt()),
             orders: &ORDERS,
             rdp_published: curve(&cost.published),
             rdp_cohort_known: curve(&cost.cohort_known),
             epsilons: deltas.iter().map(at).collect(),
         }
+    }
+}
+
+/// Whether one party draws Gaussian noise. Of these releases zCDP is exact for continuous noise: mu is the square root of 2 rho.
+fn is_gaussian(mechanism: PrivacyMechanism) -> bool {
+    match mechanism {
+        PrivacyMechanism::CentralGaussian
+        | PrivacyMechanism::Tree
+        | PrivacyMechanism::BandedMatrix
+        | PrivacyMechanism::Local => true,
+        PrivacyMechanism::None
+        | PrivacyMechanism::DistributedDiscreteGaussian
+        | PrivacyMechanism::DistributedSkellam => false,
     }
 }
 
@@ -258,6 +276,10 @@ fn words(verdict: &Verdict, terminal: Option<usize>) -> String {
         format!("Neighbours    {}", verdict.neighbours),
         format!("Rows          epsilon of each release alone, at delta {largest:e}"),
         format!("zCDP          rho {} in total, cohort known", rho(total)),
+        format!(
+            "GDP           mu {} in total, cohort known, of continuous noise as wide",
+            total.mu.map_or_else(|| "-".to_owned(), figure)
+        ),
         format!("Renyi         by order, cohort known: {}", curve.join(", ")),
     ];
     lines.extend(epsilons);

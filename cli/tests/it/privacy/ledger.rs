@@ -46,6 +46,7 @@ fn exported_ledger_is_verified_offline() {
         })
     };
     assert!(growing("published") && growing("cohort_known"), "{total}");
+    assert!(total["mu"].is_null(), "shares of noise have no figure of Gaussian DP: {total}");
     // Two equal releases: every additive figure is twice that of one.
     let row = &verdict["rows"][0];
     for place in [10, 99, 130] {
@@ -93,6 +94,9 @@ fn exported_ledger_of_a_secret_draw_omits_its_size() {
     assert!(text.contains("poisson") && !text.contains("participants\\\":"), "{text}");
     let total = &verify(&file, &[]).data()["total"];
     assert!(number(total, "/epsilons/0/published") < number(total, "/epsilons/0/cohort_known"), "{total}");
+    // Two releases with a noise multiplier of 2, rounded up to the grid: mu is the root of 2/4.
+    let mu = number(total, "/mu");
+    assert!(mu <= 0.5_f64.sqrt() && mu > 0.999 * 0.5_f64.sqrt(), "{total}");
 }
 
 #[test]

@@ -48,6 +48,11 @@ impl LifetimeRoom {
         f64::from(self.allowed) + 0.5 < self.expected
     }
 
+    /// The room in a few words.
+    pub(crate) fn short(&self) -> String {
+        format!("devices allow {}, {} expected", self.allowed, figure(self.expected))
+    }
+
     /// The room in words.
     pub(crate) fn words(&self) -> String {
         let Self { epsilon, delta, allowed, expected, most } = *self;

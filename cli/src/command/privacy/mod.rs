@@ -7,8 +7,10 @@ use crate::output::Output;
 
 mod audit;
 mod chart;
+mod compare;
 pub(crate) mod ledger;
 mod plan;
+mod tables;
 mod verify;
 
 /// What to do about privacy.
@@ -16,6 +18,8 @@ mod verify;
 pub(crate) enum PrivacyCommand {
     /// Compute the noise for an epsilon, or the epsilon of a noise, and whether a model can still learn
     Plan(plan::PlanArgs),
+    /// Compare all mechanisms for the same participants, cohort, rounds and epsilon
+    Compare(compare::Compare),
     /// Test a task's noise and clipping: made-up participants of a copy in this process, whose updates are guessed
     ///
     /// Nothing is sent, and no coordinator is needed. The exit code is 20 if the task breaks its promise.
@@ -37,6 +41,7 @@ impl PrivacyCommand {
     pub(crate) async fn run(self, output: Output) -> Outcome {
         match self {
             Self::Plan(plan) => plan.run(output),
+            Self::Compare(compare) => compare.run(output),
             Self::Audit(audit) => audit.run(output).await,
             Self::Show(show) => show.run(output).await,
             Self::Export(export) => export.run(output).await,

@@ -9,11 +9,12 @@ use task_spec::{
 };
 
 use learning::privacy::plan::smallest_draw;
-use learning::privacy::{Choice, NoServerEpsilon, Plan, PlanError, PlanRequest, SamplingRate, TaskFacts, plan};
+use learning::privacy::{Choice, Plan, PlanError, PlanRequest, SamplingRate, TaskFacts, plan};
 
 use super::chart;
+use super::tables::{choices_table, epsilons};
 use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{Cells, Output, Table, check_writable, figure, number};
+use crate::output::{Output, check_writable, figure, number};
 use crate::privacy_notes::LifetimeRoom;
 
 /// Poisson cohorts are sometimes small: noise shares rely on the size that all but this fraction of rounds reach.
@@ -89,7 +90,7 @@ pub(crate) struct PlanArgs {
 /// How cohorts are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-enum CohortDraw {
+pub(super) enum CohortDraw {
     /// Everybody with the same probability.
     Poisson,
     /// Exactly the expected number.
@@ -137,7 +138,7 @@ struct Planned {
 
 /// Assumptions of noise shares.
 #[derive(Clone, Copy, serde::Serialize)]
-struct Shares {
+pub(super) struct Shares {
     /// Minimum number of survivors.
     smallest_cohort: u32,
     /// Number of survivors that may collude with the coordinator.
@@ -168,7 +169,49 @@ fn parse_accounting(text: &str) -> Result<PrivacyAccounting, String> {
     }
 }
 
+/// What mechanisms are compared for.
+#[derive(Clone, Copy)]
+pub(super) struct Compared {
+    pub(super) population: u32,
+    pub(super) cohort: u32,
+    pub(super) rounds: u32,
+    pub(super) delta: f64,
+    pub(super) epsilon: f64,
+    pub(super) parameters: u64,
+}
+
 impl PlanArgs {
+    /// The plan of a mechanism, with the usual values of all else.
+    pub(super) fn of(
+        compared: Compared,
+        mechanism: PrivacyMechanism,
+        sampling: CohortDraw,
+        participations: Option<u32>,
+    ) -> Self {
+        let Compared { population, cohort, rounds, delta, epsilon, parameters } = compared;
+        Self {
+            population,
+            cohort,
+            rounds,
+            delta,
+            epsilon: Some(epsilon),
+            noise: None,
+            sampling: Some(sampling),
+            mechanism,
+            accounting: PrivacyAccounting::default(),
+            parameters,
+            modulus_bits: 32,
+            adaptive_clip: false,
+            dropouts: None,
+            colluders: None,
+            participations,
+            separation: None,
+            want_epsilon: None,
+            uploads: None,
+            svg: None,
+        }
+    }
+
     pub(super) fn run(self, output: Output) -> Outcome {
         self.svg.as_deref().map_or(Ok(()), check_writable)?;
         let shares = self.shares()?;
@@ -211,7 +254,12 @@ impl PlanArgs {
         Ok(())
     }
 
-    fn sampling(&self) -> CohortDraw {
+    /// The mechanism, and how often a participant takes part at most.
+    pub(super) fn mechanism(&self) -> (PrivacyMechanism, Option<u32>) {
+        (self.mechanism, self.participations)
+    }
+
+    pub(super) fn sampling(&self) -> CohortDraw {
         let gains = !self.mechanism.is_correlated() && !self.counts_participations();
         self.sampling.unwrap_or(if gains { CohortDraw::Poisson } else { CohortDraw::None })
     }
@@ -236,7 +284,7 @@ impl PlanArgs {
     }
 
     /// Of the smallest cohort that is drawn, since a larger one has more survivors to make up for more colluders.
-    fn shares(&self) -> Outcome<Shares> {
+    pub(super) fn shares(&self) -> Outcome<Shares> {
         if self.cohort > self.population {
             let (cohort, population) = (self.cohort, self.population);
             return Err(misused("--cohort", format!("must be at most --population, {population}, not {cohort}")));
@@ -254,7 +302,7 @@ impl PlanArgs {
     }
 
     /// The request of a task.
-    fn request(&self, shares: Shares) -> Outcome<PlanRequest> {
+    pub(super) fn request(&self, shares: Shares) -> Outcome<PlanRequest> {
         let clip = if self.adaptive_clip {
             Clip::Adaptive(AdaptiveClip { quantile: 0.5, initial: 1.0, learning_rate: 0.2 })
         } else {
@@ -378,47 +426,6 @@ impl PlanArgs {
     }
 }
 
-fn epsilons(plan: &Plan, terminal: Option<usize>) -> String {
-    let mut table = Table::new(&[("AGAINST", Cells::Text), ("EPSILON", Cells::Number), ("THAT IS", Cells::Words)]);
-    let mut row = |name: &str, value: String, whom: &str| table.row(vec![name.to_owned(), value, whom.to_owned()]);
-    row("published", figure(plan.epsilon.published), "those who see the models and not who took part");
-    row("cohort_known", figure(plan.epsilon.cohort_known), "those who also see who took part");
-    let (server, whom) = match (plan.epsilon.server, plan.epsilon.server_reason) {
-        (Some(server), _) => (figure(server), "the coordinator itself"),
-        (None, Some(NoServerEpsilon::ServerTrusted)) => {
-            ("none".to_owned(), "the coordinator, which adds the noise and so sees the sum without it")
-        }
-        (None, _) => ("none".to_owned(), "the coordinator: there is no noise"),
-    };
-    row("server", server, whom);
-    table.render(terminal, "")
-}
-
-/// Alternatives for the same budget, least noise first.
-fn choices_table(choices: &[Choice], terminal: Option<usize>) -> String {
-    let is_apart = choices.iter().any(|choice| choice.separation.is_some());
-    let heads = ["COHORT", "ROUNDS", "UPLOADS", "MULTIPLIER", "NOISE ON A MEAN", "NOISE IN ALL", "COHORT KNOWN"];
-    let heads: Vec<_> =
-        heads.into_iter().chain(is_apart.then_some("SEPARATION")).map(|head| (head, Cells::Number)).collect();
-    let mut table = Table::new(&heads).dispensable(&["COHORT KNOWN"]);
-    for choice in choices {
-        let mut cells = vec![
-            number(choice.cohort.into()),
-            number(choice.rounds.into()),
-            number(choice.uploads),
-            figure(choice.noise_multiplier),
-            figure(choice.noise_to_signal),
-            figure(choice.noise_in_all),
-            figure(choice.epsilon.cohort_known),
-        ];
-        cells.extend(is_apart.then(|| choice.separation.map_or_else(String::new, |rounds| number(rounds.into()))));
-        table.row(cells);
-    }
-    let words = "The same published epsilon with other cohorts and rounds. NOISE IN ALL is on the sum of all means, over as many\n\
-                 clipping norms as there are rounds: the first has least of it. Fewer rounds learn less.";
-    format!("{words}\n{}", table.render(terminal, ""))
-}
-
 fn part(flag: &str, given: Option<f64>, usual: f64) -> Outcome<f64> {
     let part = given.unwrap_or(usual);
     if (0.0..1.0).contains(&part) {
@@ -456,7 +463,7 @@ fn impossible(problems: &[SpecError]) -> Failure {
     Failure::new(Exit::Usage, words.join("\n"))
 }
 
-fn no_plan(error: &PlanError) -> Failure {
+pub(super) fn no_plan(error: &PlanError) -> Failure {
     use learning::privacy::PrivateCodecError;
     match error {
         PlanError::Range { name, range, value } | PlanError::Codec(PrivateCodecError::Range { name, range, value }) => {

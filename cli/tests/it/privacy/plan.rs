@@ -447,3 +447,42 @@ fn plan_of_counted_participations_needs_the_noise_of_as_many_releases() {
     let best = &choices["choices"][0];
     assert!(best["cohort"].as_u64().unwrap() * best["rounds"].as_u64().unwrap() <= 1000, "{choices}");
 }
+
+#[test]
+fn mechanisms_are_compared_for_one_epsilon() {
+    let compare = |format: &str, args: &str| {
+        let mut all = vec!["--format", format, "privacy", "compare"];
+        all.extend(args.split_whitespace());
+        run(&all)
+    };
+    let people = "--population 1000 --cohort 100 --rounds 10 --delta 1e-5 --epsilon 1";
+    let data = compare("json", people).data();
+    let of = |mechanism: &str, participations: Value| {
+        let all = data["mechanisms"].as_array().unwrap();
+        let found = all.iter().find(|one| one["mechanism"] == mechanism && one["participations"] == participations);
+        found.unwrap_or_else(|| panic!("{mechanism} {participations}: {data}"))
+    };
+    let noise = |one: &Value| number(one, "/choice/noise_in_all");
+    let counted = of("distributed_skellam", 1.into());
+    // Charged for one release instead of ten: about a root of ten less noise.
+    let ratio = noise(of("distributed_skellam", Value::Null)) / noise(counted);
+    assert!((2.8..3.4).contains(&ratio), "{ratio}");
+    for one in data["mechanisms"].as_array().unwrap().iter().filter(|one| !one["choice"].is_null()) {
+        let published = number(one, "/choice/epsilon/published");
+        assert!(published <= 1.0 && published > 0.99, "{one}");
+    }
+    let order: Vec<f64> =
+        data["mechanisms"].as_array().unwrap().iter().filter(|one| !one["choice"].is_null()).map(noise).collect();
+    assert!(order.is_sorted() && order.len() >= 6, "{order:?}");
+    // The same figures as the plan of that mechanism.
+    let plan = planned(
+        "--population 1000 --cohort 100 --rounds 10 --delta 1e-5 --epsilon 1 --mechanism distributed_skellam --participations 1",
+    );
+    assert_eq!(number(counted, "/choice/noise_multiplier"), number(&plan, "/noise_multiplier"));
+    let words = compare("text", people).to_string();
+    for part in ["secret draw, unmasked", "each in 1 at most", "devices allow 1, 1 expected"] {
+        assert!(words.contains(part), "{part}: {words}");
+    }
+    let impossible = compare("text", "--population 10 --cohort 20 --rounds 10 --delta 1e-5 --epsilon 1");
+    assert!(impossible.to_string().contains("must be at most --population"), "{impossible}");
+}

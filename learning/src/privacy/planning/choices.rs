@@ -60,22 +60,30 @@ impl PlanRequest {
         Ok(choices)
     }
 
+    /// This request with the least noise for this published epsilon.
+    ///
+    /// # Errors
+    /// Any [`PlanError`].
+    pub fn within(&self, epsilon: f64) -> Result<Choice, PlanError> {
+        let request = Self { goal: Goal::Epsilon(epsilon), ..*self };
+        let planned = plan(&request)?;
+        Ok(Choice {
+            cohort: self.cohort,
+            rounds: self.rounds,
+            separation: self.separation,
+            uploads: u64::from(self.cohort) * u64::from(self.rounds),
+            noise_multiplier: planned.noise_multiplier,
+            noise_to_signal: planned.noise_to_signal,
+            noise_in_all: request.noise_on_last_sum(planned.noise_to_signal) / f64::from(self.rounds),
+            epsilon: planned.epsilon,
+        })
+    }
+
     fn choice(&self, rounds: u32, epsilon: f64) -> Option<Choice> {
         let participations = self.participations.map(|times| times.min(rounds));
         let longest = task_spec::Turns::longest_separation(self.population, self.cohort);
         let separation = self.separation.map(|rounds| rounds.min(longest));
-        let request = Self { rounds, participations, separation, goal: Goal::Epsilon(epsilon), ..*self };
-        let planned = plan(&request).ok()?;
-        Some(Choice {
-            cohort: self.cohort,
-            rounds,
-            separation,
-            uploads: u64::from(self.cohort) * u64::from(rounds),
-            noise_multiplier: planned.noise_multiplier,
-            noise_to_signal: planned.noise_to_signal,
-            noise_in_all: request.noise_on_last_sum(planned.noise_to_signal) / f64::from(rounds),
-            epsilon: planned.epsilon,
-        })
+        Self { rounds, participations, separation, ..*self }.within(epsilon).ok()
     }
 }
 

@@ -52,13 +52,29 @@ impl Limiter {
     /// # Errors
     /// Milliseconds until the next request is accepted.
     pub(crate) fn admit(&self, key: Key, now: Timestamp) -> Result<(), u64> {
-        let rate = match key {
+        let rate = self.rate(key);
+        self.count(key, 1_000_000 / i64::from(rate.per_second.max(1)), rate, now)
+    }
+
+    /// Counts a costly request, as many as a second allows.
+    ///
+    /// # Errors
+    /// As for [`Self::admit`].
+    pub(crate) fn admit_costly(&self, key: Key, now: Timestamp) -> Result<(), u64> {
+        self.count(key, 1_000_000, self.rate(key), now)
+    }
+
+    fn rate(&self, key: Key) -> Rate {
+        match key {
             Key::Participant(_) | Key::Signer(_) => self.rates.participant,
             Key::Operator(_) | Key::Identity(_) => self.rates.operator,
             Key::Address(_) => self.rates.address,
-        };
+        }
+    }
+
+    /// Counts a request that takes `interval` microseconds of the allowance.
+    fn count(&self, key: Key, interval: i64, rate: Rate, now: Timestamp) -> Result<(), u64> {
         let now = now.0.saturating_mul(1000);
-        let interval = 1_000_000 / i64::from(rate.per_second.max(1));
         let tolerance = i64::from(rate.burst_s) * 1_000_000;
         let mut map = self.whole_again_at.lock();
         if map.len() >= KEYS_MAX && !map.contains_key(&key) {
@@ -101,6 +117,18 @@ mod tests {
         assert_eq!(served(1_000_500, 100), 5);
         assert_eq!(served(1_010_000, 100), 20);
         assert_eq!(limiter.admit(Key::address("10.0.0.2".parse().unwrap()), Timestamp(1_010_000)), Ok(()));
+    }
+
+    #[test]
+    fn costly_requests_pass_once_a_second() {
+        let limiter = limiter();
+        let key = Key::address("10.0.0.1".parse().unwrap());
+        let served =
+            |from: i64, n: usize| (0..n).filter(|_| limiter.admit_costly(key, Timestamp(from)).is_ok()).count();
+        assert_eq!(served(1_000_000, 10), 2);
+        assert!(limiter.admit(key, Timestamp(1_000_000)).is_err(), "they share one allowance");
+        assert_eq!(served(1_001_000, 10), 1);
+        assert_eq!(served(1_010_000, 10), 2);
     }
 
     #[test]

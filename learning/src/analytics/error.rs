@@ -59,7 +59,7 @@ pub enum AnalyticsError {
     Sum(String),
     /// The kind of analysis has no results with noise.
     #[error(
-        "kind: this analysis needs exact sums; statistics, contingency, k_means and trees are possible with a privacy mechanism"
+        "this kind of analysis needs exact sums; statistics, contingency, k_means and trees are possible with a privacy mechanism"
     )]
     NotPrivate,
     /// The analysis has completed all rounds.

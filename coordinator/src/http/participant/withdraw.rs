@@ -7,6 +7,7 @@ use federation::event::Actor;
 use federation::id::{ParticipantId, RoundKey};
 use federation::round::RoundState;
 use federation::time::Timestamp;
+use listener::Key;
 use store::{StoreError, Transaction, WakeEvent};
 use wire::contributions::SignedContributions;
 use wire::route;
@@ -29,6 +30,8 @@ pub(in crate::http) async fn withdraw(
     State(app): State<Arc<App>>,
 ) -> Result<Json<SignedContributions>> {
     let (participant, now) = (caller.id, app.now());
+    // The statement computes the costs of whole ledgers.
+    app.limiter.admit_costly(Key::Participant(participant), now).map_err(Error::RateLimited)?;
     let revocation = app
         .store
         .transact("withdraw", |tx| {

@@ -61,3 +61,18 @@ async fn only_certified_participants_withdraw() {
     }
     assert_eq!(shown(&t, id).await.revoked_at, None);
 }
+
+/// A statement computes the costs of ledgers: it must not be free to repeat.
+#[tokio::test]
+async fn repeated_withdrawals_are_limited() {
+    let t = TestCoordinator::start().await;
+    let (id, a) = t.enroll("a").await;
+    let mut statuses = Vec::new();
+    for _ in 0..40 {
+        statuses.push(t.post(&a, route::WITHDRAW, &json!({})).await.status.as_u16());
+    }
+    assert_eq!((statuses[0], statuses[39]), (200, 429), "{statuses:?}");
+    assert!(shown(&t, id).await.revoked_at.is_some());
+    t.advance(std::time::Duration::from_secs(60));
+    assert_eq!(withdraw(&t, &a).await.participant, id);
+}

@@ -81,7 +81,9 @@ fn tasks_that_cannot_be_audited_are_rejected_with_the_reason() {
         audit.design().unwrap_err().to_string()
     };
     assert!(reason(task("none", json!({ "privacy": {} })), 40).contains("no privacy mechanism"));
-    assert!(reason(task("local", json!({})), 5).contains("at least 20"));
+    for participants in [5, 100_001, u32::MAX] {
+        assert!(reason(task("local", json!({})), participants).contains("20 to 100000 participants"));
+    }
     let tree = json!({ "selection": { "cohort": { "count": 20 }, "require": { "max_participations": 1 } } });
     assert!(reason(task("tree", tree), 40).contains("of other rounds"));
     let audit = PrivacyAudit { confidence: 1.0, ..audit("local", 20, honest) };

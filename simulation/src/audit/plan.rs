@@ -1,5 +1,7 @@
 //! The copy of a task, and how it is tested: settled before anything runs.
 
+use std::ops::RangeInclusive;
+
 use client_sdk::participant::machine::Settings;
 use learning::privacy::PrivateCodec;
 use learning::privacy::audit::{AuditError, Design, noise_power};
@@ -12,8 +14,8 @@ use crate::SimulationError;
 
 /// Name of the copy with noise alone.
 const NOISE: &str = "audit-noise";
-/// Fewest participants: with fewer, no guesses disprove anything.
-const MIN_PARTICIPANTS: u32 = 20;
+/// Numbers of participants: with fewer, no guesses disprove anything; more are enrolled one after the other for hours.
+const PARTICIPANTS: RangeInclusive<u32> = 20..=100_000;
 /// Largest model that is copied; of a longer one, as many values.
 const MAX_PARAMETERS: usize = 1 << 20;
 /// Rounds of noise alone.
@@ -80,8 +82,9 @@ impl PrivacyAudit {
         if !(self.confidence > 0.5 && self.confidence < 1.0) {
             return Err(invalid("the confidence must be above 0.5 and below 1"));
         }
-        if self.participants < MIN_PARTICIPANTS {
-            return Err(SimulationError::Invalid(format!("an audit needs at least {MIN_PARTICIPANTS} participants")));
+        if !PARTICIPANTS.contains(&self.participants) {
+            let (least, most) = (PARTICIPANTS.start(), PARTICIPANTS.end());
+            return Err(SimulationError::Invalid(format!("an audit needs {least} to {most} participants")));
         }
         let mut original = self.task.clone();
         let model = TaskModel::complete(&mut original).and_then(|()| TaskModel::new(&original));

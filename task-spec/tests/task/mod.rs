@@ -371,7 +371,15 @@ fn what_means_nothing_beside_an_analysis_is_refused() {
     refuses("compression", "[compression]\ncodec = \"random_k\"\nk = 3");
     refuses("model", "[model]\npersonal = [\"w\"]");
     refuses("training", "[training]\nepochs = 2");
-    refuses("privacy.mechanism", "[privacy]\nmechanism = \"central_gaussian\"\nepsilon = 1.0\ndelta = 1e-6");
+    let private = "[privacy]\nepsilon = 1.0\ndelta = 1e-6\nmechanism = \"central_gaussian\"";
+    assert_eq!(parse(&format!("{ANALYSIS}{private}\nclip = {{ fixed = 1.0 }}")).check(&DEPLOYMENT), Ok(()));
+    for mechanism in ["tree", "banded_matrix"] {
+        refuses("privacy.mechanism", &private.replace("central_gaussian", mechanism));
+    }
+    refuses("privacy.clip", &format!("{private}\nclip = {{ fixed = 2.0 }}"));
+    refuses("privacy.clip", &format!("{private}\nclip = {{ adaptive = {{ initial = 1.0 }} }}"));
+    refuses("privacy.max_weight", &format!("{private}\nmax_weight = 3"));
+    refuses("privacy.expected_weight", &format!("{private}\nexpected_weight = 0.5"));
     refuses("selection.strategy", "[selection]\nstrategy = { oort = {} }\nreport_utility = true");
     refuses("aggregation.robust", "[aggregation]\nrobust = { rule = \"median\", attackers = 0.1 }");
     refuses("aggregation.gate", "[aggregation]\ngate = { metric = \"accuracy\", max_fall = 0.1 }");

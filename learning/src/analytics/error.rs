@@ -68,6 +68,15 @@ pub enum AnalyticsError {
 }
 
 impl AnalyticsError {
+    /// The same error of a row that is so many rows further down.
+    #[must_use]
+    pub fn below(mut self, rows: usize) -> Self {
+        if let Self::NotFinite { row, .. } | Self::Class { row, .. } | Self::Value { row, .. } = &mut self {
+            *row += rows;
+        }
+        self
+    }
+
     pub(super) fn spec(field: impl Into<String>, problem: impl Into<String>) -> Self {
         Self::Spec { field: field.into(), problem: problem.into() }
     }

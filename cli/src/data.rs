@@ -11,7 +11,7 @@ use datasets::{Dataset, Federated, Labelled, Partition, idx, synthetic, text};
 use serde_json::Value;
 
 use crate::failure::{Exit, Failure, Outcome, of_data};
-use crate::table_file::{TablePath, parse_rename};
+use crate::table_file::{FORMS, TablePath, parse_rename};
 use crate::task_input::{FlagValue, TaskInput};
 
 /// Part of a participant's shard that it keeps out of training, to evaluate the models it receives.
@@ -46,9 +46,9 @@ impl FromStr for DataChoice {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let ready = <Source as clap::ValueEnum>::from_str(text, false).map(Self::Ready);
-        ready.or_else(|_| text.parse().map(Self::Table)).map_err(|()| {
-            "there are synthetic, mnist, text, and tables of your own as csv:FILE or parquet:FILE".to_owned()
-        })
+        ready
+            .or_else(|_| text.parse().map(Self::Table))
+            .map_err(|()| format!("there are synthetic, mnist, text, and tables of your own as {FORMS}"))
     }
 }
 
@@ -72,8 +72,8 @@ impl MapArgs {
 pub(crate) struct DataArgs {
     /// Data: synthetic (the Synthetic(α, β) benchmark of Li et al. 2020, generated), mnist (10,000 digits, or IDX files in
     /// --data-dir), text (next-character prediction on input.txt in --data-dir, one participant per speaker), or your own
-    /// table, csv:FILE (also compressed with gzip) or parquet:FILE (or a folder of Parquet files), whose columns the task names
-    /// (`participant run`, `model evaluate`)
+    /// table, csv:FILE (also compressed with gzip), parquet:FILE (or a folder of Parquet files) or 'command:COMMAND LINE' (a shell
+    /// command that prints CSV), whose columns the task names (`participant run`, `model evaluate`)
     #[arg(long, value_name = "DATA", default_value = "synthetic")]
     pub(crate) data: DataChoice,
     #[command(flatten)]
@@ -117,7 +117,8 @@ impl DataArgs {
             DataChoice::Table(table) => Ok(Some(self.map.of(table))),
             DataChoice::Ready(_) if self.map.map.is_empty() => Ok(None),
             DataChoice::Ready(_) => {
-                Err(Failure::new(Exit::Usage, "--map renames columns of a table: add --data csv:FILE or parquet:FILE"))
+                let detail = format!("--map renames columns of a table: add --data with {FORMS}");
+                Err(Failure::new(Exit::Usage, detail))
             }
         }
     }

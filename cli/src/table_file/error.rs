@@ -5,12 +5,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::command::CommandFailed;
 use crate::failure::{Exit, Failure, chain};
 
 /// Most problems that are kept for people to read.
 pub(super) const MAX_PROBLEMS: usize = 10_000;
-/// Most cells of a table.
-pub(super) const MAX_CELLS: usize = 1 << 27;
+/// Most numbers that a task keeps of a table: 2 GiB for a model, 4 GiB for an analysis.
+pub(super) const MAX_KEPT: usize = 1 << 29;
 
 /// Errors of a table's file, or between it and a task.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -19,8 +20,20 @@ pub(crate) enum TableError {
     Read { path: PathBuf, source: Arc<io::Error> },
     #[error("{} is larger than 1 GiB, the most that is read", .path.display())]
     TooLarge { path: PathBuf },
-    #[error("{} has more than {} cells, the most that is read", .path.display(), MAX_CELLS)]
-    TooManyCells { path: PathBuf },
+    #[error(
+        "{} has more than {rows} rows, of each of which the task keeps {width} numbers; it can keep {most} in all: give a table of \
+         fewer rows",
+        .path.display()
+    )]
+    TooManyKept { path: PathBuf, width: usize, rows: usize, most: usize },
+    #[error("{} {failed}", .path.display())]
+    Command { path: PathBuf, failed: CommandFailed },
+    #[error(
+        "{}, line {line}: the row that begins here has more than 16 MiB or 1048576 cells, the most of a row; a quote that is never \
+         closed may open in it",
+        .path.display()
+    )]
+    LongLine { path: PathBuf, line: u64 },
     #[error("{} is empty; its first line must name the columns, separated by commas", .path.display())]
     Empty { path: PathBuf },
     #[error("{} names its columns, and has no row below them; at least one is needed", .path.display())]
@@ -111,7 +124,8 @@ impl TableError {
             Self::Ragged { line, .. }
             | Self::Unclosed { line, .. }
             | Self::AfterQuote { line, .. }
-            | Self::Swallowed { line, .. } => (Some(Place::Line(*line)), None),
+            | Self::Swallowed { line, .. }
+            | Self::LongLine { line, .. } => (Some(Place::Line(*line)), None),
             Self::Unreadable { column, .. } | Self::Missing { column, .. } | Self::Unmapped { column, .. } => {
                 (None, Some(column))
             }
@@ -119,7 +133,8 @@ impl TableError {
             Self::Separator { .. } => (Some(Place::Line(1)), None),
             Self::Read { .. }
             | Self::TooLarge { .. }
-            | Self::TooManyCells { .. }
+            | Self::TooManyKept { .. }
+            | Self::Command { .. }
             | Self::Empty { .. }
             | Self::NoRows { .. }
             | Self::Folder { .. }
@@ -129,6 +144,11 @@ impl TableError {
             | Self::TooManySkipped { .. }
             | Self::NoneUsed { .. } => (None, None),
         }
+    }
+
+    /// Whether there is no table at all, rather than one with wrong lines.
+    pub(super) fn is_of_file(&self) -> bool {
+        self.place().0.is_none()
     }
 
     /// Whether it is about one row, which can be left out.

@@ -1,30 +1,34 @@
-//! A participant's own table, from a CSV or Parquet file, for tasks that name its columns (`model.table`).
+//! A participant's own table, from a CSV or Parquet file or a command, for tasks that name its columns (`model.table`).
 //!
-//! The file is read once, at the start, and kept as it is. It is converted for a task ([`fit`]) when the task is known,
-//! so that one file serves tasks with other columns. Cells are shown in messages on this machine alone.
+//! The table is read row by row for each task, and only what the task takes is kept. Cells are shown in messages on this machine alone.
 
-use std::path::PathBuf;
 use std::str::FromStr;
 
+mod cells;
+mod command;
 mod error;
 mod fit;
 mod listed;
+mod origin;
 mod read;
-mod table;
+mod source;
 mod trainer;
 
 pub(crate) use error::{Place, TableError};
-pub(crate) use fit::{ColumnReport, Report, Wanted};
+pub(crate) use fit::{ColumnReport, Keep, Report, Wanted};
+use origin::{Location, Origin};
 use read::format::Format;
-use read::{csv, parquet};
-use table::TableFile;
+use source::TableSource;
 pub(crate) use trainer::{FileTrainer, Misfit};
 
-/// Where a table is: `csv:FILE` or `parquet:FILE`, and the names that the task has for its columns.
+/// The forms of a table's place, for messages about others.
+pub(crate) const FORMS: &str = "csv:FILE, parquet:FILE or 'command:COMMAND LINE'";
+
+/// Where a table is: `csv:FILE`, `parquet:FILE` or `command:COMMAND LINE`, and the names that the task has for its columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TablePath {
     format: Format,
-    path: PathBuf,
+    location: Location,
     renames: Vec<(String, String)>,
 }
 
@@ -32,13 +36,17 @@ impl FromStr for TablePath {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
-        let (format, path) = text.split_once(':').ok_or(())?;
-        let format = match format {
-            "csv" => Format::Csv,
-            "parquet" => Format::Parquet,
+        let (kind, place) = text.split_once(':').ok_or(())?;
+        if place.trim().is_empty() {
+            return Err(());
+        }
+        let (format, location) = match kind {
+            "csv" => (Format::Csv, Location::Path(place.into())),
+            "parquet" => (Format::Parquet, Location::Path(place.into())),
+            "command" => (Format::Csv, Location::Command(place.to_owned())),
             _ => return Err(()),
         };
-        if path.is_empty() { Err(()) } else { Ok(Self { format, path: path.into(), renames: Vec::new() }) }
+        Ok(Self { format, location, renames: Vec::new() })
     }
 }
 
@@ -48,32 +56,12 @@ impl TablePath {
         Self { renames: renames.to_vec(), ..self.clone() }
     }
 
-    /// Reads the table.
+    /// The table, to be read for one task after the other.
     ///
     /// # Errors
-    /// The error in the file, and its place.
-    pub(crate) fn read(&self) -> Result<TableFile, TableError> {
-        let table = self.inspect()?;
-        match table.faults.iter().find(|fault| table.rows == 0 || !fault.is_of_row()) {
-            Some(fault) => Err(fault.clone()),
-            None => Ok(table),
-        }
-    }
-
-    /// Reads the table as far as it can be read, with the faults of its lines.
-    ///
-    /// # Errors
-    /// There is no table.
-    pub(crate) fn inspect(&self) -> Result<TableFile, TableError> {
-        let mut table = match self.format {
-            Format::Csv => csv::read(&self.path)?,
-            Format::Parquet => parquet::read(&self.path)?,
-        };
-        if table.rows == 0 && table.faults.is_empty() {
-            return Err(TableError::NoRows { path: self.path.clone() });
-        }
-        table.rename(&self.renames)?;
-        Ok(table)
+    /// There is no file, or a pipe cannot be read.
+    pub(crate) fn open(&self) -> Result<TableSource, TableError> {
+        Ok(TableSource::new(self.format, Origin::open(&self.location)?, &self.renames))
     }
 }
 

@@ -9,8 +9,9 @@ use client_sdk::{Constraints, ModelTrainer, Trained, Trainer, TrainerError, Trai
 use datasets::split;
 use serde_json::json;
 
+use super::error::TableError;
 use super::fit::{Report, Wanted};
-use super::table::TableFile;
+use super::source::TableSource;
 use crate::data::OWN_HELD_OUT;
 use crate::failure::chain;
 use crate::output::Output;
@@ -34,7 +35,9 @@ impl Misfit {
 
 /// Trains on the columns that each task names.
 pub(crate) struct FileTrainer {
-    file: TableFile,
+    source: TableSource,
+    /// Rows of the table at the start.
+    rows: u64,
     seed: u64,
     device: Device,
     misfit: Misfit,
@@ -49,8 +52,19 @@ enum Ready {
 }
 
 impl FileTrainer {
-    pub(crate) fn new(file: TableFile, seed: u64, device: Device, misfit: Misfit, output: Output) -> Self {
-        Self { file, seed, device, misfit, output, ready: None }
+    /// Reads the table once, without keeping it.
+    ///
+    /// # Errors
+    /// The error in the table that every task would meet, and its place.
+    pub(crate) fn new(
+        source: TableSource,
+        seed: u64,
+        device: Device,
+        misfit: Misfit,
+        output: Output,
+    ) -> Result<Self, TableError> {
+        let rows = source.count()?;
+        Ok(Self { source, rows, seed, device, misfit, output, ready: None })
     }
 
     /// The table as this job takes it.
@@ -62,6 +76,8 @@ impl FileTrainer {
             )));
         };
         if self.ready.as_ref().is_none_or(|(last, _)| *last != wanted) {
+            // The former task's rows need not be in memory with the next ones.
+            self.ready = None;
             let made = self.make(&wanted).map_err(|why| self.misfit.note(why))?;
             self.ready = Some((wanted, made));
         }
@@ -70,7 +86,7 @@ impl FileTrainer {
     }
 
     fn make(&self, wanted: &Wanted) -> Result<Ready, String> {
-        let (fitted, report) = self.file.fitted(wanted).map_err(|error| chain(&error))?;
+        let (fitted, report) = self.source.fitted(wanted, wanted.keep()).map_err(|error| chain(&error))?;
         // The words and numbers of cells do not belong in a log.
         let Report { rows, used, skipped, .. } = &report;
         let imputed = report.imputed();
@@ -83,7 +99,8 @@ impl FileTrainer {
             return Err("the task names no column that its model predicts (`model.table.label`)".to_owned());
         }
         let (train, held_out) = split(fitted.rows(), OWN_HELD_OUT, self.seed);
-        let trainer = ModelTrainer::new(fitted.dataset(&train), fitted.dataset(&held_out), self.device.clone());
+        let (train, held_out) = fitted.datasets(&train, &held_out);
+        let trainer = ModelTrainer::new(train, held_out, self.device.clone());
         Ok(Ready::Model(Box::new(trainer)))
     }
 
@@ -139,7 +156,7 @@ impl Trainer for FileTrainer {
         match &self.ready {
             Some((_, Ready::Model(trainer))) => trainer.examples(),
             Some((_, Ready::Rows(table))) => table.rows() as u64,
-            None => self.file.rows() as u64,
+            None => self.rows,
         }
     }
 

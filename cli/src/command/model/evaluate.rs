@@ -14,7 +14,7 @@ use task_spec::TableSpec;
 use crate::data::DataArgs;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, number};
-use crate::table_file::{TablePath, Wanted};
+use crate::table_file::{Keep, TablePath, Wanted};
 use crate::task_file;
 
 /// Arguments of `tributary model evaluate`.
@@ -22,7 +22,7 @@ use crate::task_file;
 pub(crate) struct Evaluate {
     /// Model file (safetensors)
     file: PathBuf,
-    /// Task file that names the table's columns, for --data csv:FILE or parquet:FILE
+    /// Task file that names the table's columns, for --data csv:FILE, parquet:FILE or 'command:COMMAND LINE'
     #[arg(long, value_name = "FILE")]
     task: Option<PathBuf>,
     #[command(flatten)]
@@ -91,10 +91,9 @@ impl Evaluate {
             Some(graph @ Architecture::Graph(_)) => graph,
             _ => architecture_of(&self.file, safetensors)?,
         };
-        let (fitted, report) = table.read()?.fitted(&wanted)?;
-        let rows: Vec<usize> = (0..fitted.rows()).collect();
+        let (fitted, report) = table.open()?.fitted(&wanted, Keep::ForModel)?;
         let parameters = parameters_of(&architecture, safetensors)?;
-        let found = fitted.dataset(&rows).with_examples(|examples| {
+        let found = fitted.dataset().with_examples(|examples| {
             train::evaluate(&architecture, &parameters, examples, &Device::Cpu)
                 .map_err(Failure::because(Exit::Data, "the model cannot be evaluated on this data"))
         })?;

@@ -9,7 +9,7 @@ use task_spec::{Deployment, SpecError, TaskSpec};
 use crate::data::MapArgs;
 use crate::failure::{Exit, Failure, Outcome, chain};
 use crate::output::{Cells, Output, Table, figure, number};
-use crate::table_file::{ColumnReport, Place, Report, TableError, TablePath, Wanted};
+use crate::table_file::{ColumnReport, FORMS, Keep, Place, Report, TableError, TablePath, Wanted};
 use crate::task_file;
 
 /// Arguments of `tributary participant check`.
@@ -18,7 +18,8 @@ pub(crate) struct Check {
     /// The task: its file, or the URL of its file
     #[arg(long, value_name = "FILE|URL")]
     task: String,
-    /// Your table: csv:FILE (also compressed with gzip) or parquet:FILE (or a folder of Parquet files)
+    /// Your table: csv:FILE (also compressed with gzip), parquet:FILE (or a folder of Parquet files) or 'command:COMMAND LINE', a
+    /// shell command that prints CSV
     #[arg(long, value_name = "DATA", value_parser = table)]
     data: TablePath,
     #[command(flatten)]
@@ -32,7 +33,7 @@ pub(crate) struct Check {
 }
 
 fn table(text: &str) -> Result<TablePath, String> {
-    text.parse().map_err(|()| "a table is given as csv:FILE or parquet:FILE".to_owned())
+    text.parse().map_err(|()| format!("a table is given as {FORMS}"))
 }
 
 impl Check {
@@ -42,8 +43,9 @@ impl Check {
         let wanted = Wanted::of_task(&spec).ok_or_else(|| {
             task_file::wrong(Path::new(&self.task), "names no columns of a table; a task for tables has model.table")
         })?;
-        let (fitted, report) = match self.map.of(&self.data).inspect() {
-            Ok(table) => table.fit(&wanted),
+        let table = self.map.of(&self.data).open();
+        let (fitted, report) = match table.and_then(|table| table.fit(&wanted, Keep::Nothing)) {
+            Ok(fitted) => fitted,
             Err(error) => {
                 tell(output, &error);
                 return Err(Failure::new(Exit::Data, "the table cannot be read: see above"));
@@ -58,9 +60,7 @@ impl Check {
         output.line(report.words());
         match report.verdict() {
             Some(error) => Err(error.into()),
-            None => {
-                wanted.accepts(fitted).map_err(Failure::because(Exit::Data, "the analysis does not take these rows"))
-            }
+            None => fitted.accepted().map_err(Failure::because(Exit::Data, "the analysis does not take these rows")),
         }
     }
 

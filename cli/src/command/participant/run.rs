@@ -220,7 +220,7 @@ impl Run {
             return Ok(builder.trainer(trainer));
         }
         if let Some(table) = self.data.table()? {
-            let trainer = FileTrainer::new(table.read()?, self.data.seed(), device, misfit.clone(), output);
+            let trainer = FileTrainer::new(table.open()?, self.data.seed(), device, misfit.clone(), output)?;
             return Ok(builder.trainer(trainer));
         }
         let federated = self.data.load()?;

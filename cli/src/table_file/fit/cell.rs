@@ -3,8 +3,8 @@
 use task_spec::{CellValue, EmptyCell, RawCell, TableColumn};
 
 use super::report::ColumnReport;
+use crate::table_file::cells::Cell;
 use crate::table_file::listed::listed;
-use crate::table_file::table::{Cell, Column};
 
 /// How a column's cells become numbers.
 #[derive(Clone, Copy, PartialEq)]
@@ -20,9 +20,12 @@ pub(super) enum Form {
 /// A column that a task takes.
 pub(super) struct Taken<'a> {
     pub(super) wanted: &'a TableColumn,
-    pub(super) column: &'a Column,
-    pub(super) form: Form,
-    pub(super) empty: EmptyCell,
+    form: Form,
+    empty: EmptyCell,
+    /// How often each listed word occurs.
+    words: Vec<usize>,
+    /// Whether the column cannot be read any further.
+    pub(super) is_lost: bool,
 }
 
 /// Why a cell cannot be used.
@@ -32,10 +35,32 @@ pub(super) enum Unusable {
     Wrong(String, String),
 }
 
-impl Taken<'_> {
+impl<'a> Taken<'a> {
+    pub(super) fn new(wanted: &'a TableColumn, form: Form, empty: EmptyCell) -> Self {
+        Self { wanted, form, empty, words: vec![0; wanted.one_of.len()], is_lost: false }
+    }
+
+    /// Counts a word by its position among those of the task.
+    pub(super) fn see_listed(&mut self, position: usize) {
+        if let Some(count) = self.words.get_mut(position) {
+            *count += 1;
+        }
+    }
+
+    /// Adds the numbers of listed words to the report.
+    pub(super) fn count_words(&self, report: &mut ColumnReport) {
+        for (word, count) in self.wanted.one_of.iter().zip(&self.words) {
+            *report.words.entry(word.clone()).or_default() += count;
+        }
+    }
+
     /// Adds the numbers that a row's cell becomes.
-    pub(super) fn push(&self, row: usize, report: &mut ColumnReport, out: &mut Vec<f64>) -> Result<(), Unusable> {
-        let cell = self.column.cell(row);
+    pub(super) fn push(
+        &mut self,
+        cell: Cell<'_>,
+        report: &mut ColumnReport,
+        out: &mut Vec<f64>,
+    ) -> Result<(), Unusable> {
         if !self.is_empty(cell) {
             let value = self.value(cell, report)?;
             self.write(Some(value), out);
@@ -75,7 +100,7 @@ impl Taken<'_> {
         }
     }
 
-    fn value(&self, cell: Cell<'_>, report: &mut ColumnReport) -> Result<CellValue, Unusable> {
+    fn value(&mut self, cell: Cell<'_>, report: &mut ColumnReport) -> Result<CellValue, Unusable> {
         let Some(raw) = raw(cell) else { return Err(self.wrong(cell)) };
         let value = self.wanted.value(raw);
         if self.wanted.one_of.is_empty() {
@@ -88,7 +113,7 @@ impl Taken<'_> {
             Some(CellValue::Word(position)) => {
                 // The class balance counts rows that are used.
                 if !matches!(self.form, Form::Label { .. }) {
-                    report.see_word(&self.wanted.one_of[position]);
+                    self.see_listed(position);
                 }
             }
             Some(CellValue::Number(_) | CellValue::Other) | None => {

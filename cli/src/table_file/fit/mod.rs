@@ -1,20 +1,23 @@
 //! A table in the form of a task: numbers, row by row, and a label for each.
 
 mod cell;
+mod fitted;
 mod report;
 
+use std::path::Path;
+
+use client_sdk::TrainingJob;
 use client_sdk::models::{Architecture, Loss};
-use client_sdk::{Dataset, Elements, Targets, TrainingJob};
-use learning::{AnalyticsError, AnalyticsSpec, Table};
+use learning::AnalyticsSpec;
 use serde_json::Value;
-use task_spec::{Analytics, EmptyCell, TableColumn, TableSpec, TaskSpec};
+use task_spec::{Analytics, EmptyCell, TableSpec, TaskSpec};
 
 use self::cell::{Form, Taken, Unusable};
-use super::error::TableError;
-use super::listed::listed;
-use super::table::{Column, TableFile};
-
+pub(crate) use self::fitted::{Fitted, Keep};
 pub(crate) use self::report::{ColumnReport, Report};
+use super::cells::{Cell, ColumnName, RowSink, names};
+use super::error::{Place, TableError};
+use super::listed::listed;
 
 /// What a task takes of a table.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,17 +25,6 @@ pub(crate) struct Wanted {
     pub(super) table: TableSpec,
     pub(super) analysis: Option<AnalyticsSpec>,
     pub(super) architecture: Option<Value>,
-}
-
-/// The rows of a table as a task takes them.
-#[derive(Debug)]
-pub(crate) struct Fitted {
-    values: Vec<f64>,
-    width: usize,
-    /// Of each row, if the task names a label: the number of its class, or a number.
-    labels: Vec<f64>,
-    /// Whether the model predicts a number for each row, not a class.
-    predicts_number: bool,
 }
 
 impl Wanted {
@@ -71,15 +63,9 @@ impl Wanted {
         label.range().map(|(low, high)| high - low)
     }
 
-    /// Checks the rows against the analysis, if the task is one.
-    ///
-    /// # Errors
-    /// Those of [`AnalyticsSpec::check`]; there are more rows or columns than an analysis takes.
-    pub(crate) fn accepts(&self, fitted: Fitted) -> Result<(), AnalyticsError> {
-        match &self.analysis {
-            Some(analysis) => fitted.table().and_then(|table| analysis.check(&table)),
-            None => Ok(()),
-        }
+    /// What this task keeps of a table.
+    pub(super) fn keep(&self) -> Keep {
+        if self.is_analysis() { Keep::ForAnalysis } else { Keep::ForModel }
     }
 
     /// The forms of the features, in their order.
@@ -94,139 +80,126 @@ impl Wanted {
     }
 }
 
-impl TableFile {
-    /// Takes the columns that a task names, in its order. Rows with a cell that cannot be used are left out; the report says why.
-    pub(crate) fn fit(&self, wanted: &Wanted) -> (Fitted, Report) {
-        let table = &wanted.table;
-        let (rows, may_skip) = (self.rows + self.unusable_lines(), table.skip_rows_up_to);
-        let mut report = Report { path: self.path.clone(), rows, may_skip, ..Report::default() };
-        let (mut columns, mut forms) = (Vec::new(), wanted.forms());
-        let loss = wanted.loss();
-        forms.push(Form::Label { is_count: matches!(loss, Some(Loss::Poisson)) });
-        for (wanted, form) in table.features.iter().chain(&table.label).zip(forms) {
-            let is_label = matches!(form, Form::Label { .. });
-            match self.column(wanted) {
-                // The coordinator accepted the rule.
-                Ok(column) => {
-                    let empty = wanted.empty_cell().unwrap_or(EmptyCell::Refused);
-                    columns.push(Taken { wanted, column, form, empty });
-                    report.columns.push(ColumnReport::new(wanted, is_label));
-                }
-                Err(problem) => report.add(problem),
-            }
-        }
-        let width = wanted.forms().into_iter().zip(&table.features).map(|(form, feature)| match form {
+/// Takes the columns that a task names, while the table is read.
+pub(super) struct Fitting<'a> {
+    path: &'a Path,
+    wanted: &'a Wanted,
+    forms: Vec<Form>,
+    taken: Vec<Taken<'a>>,
+    has_label: bool,
+    /// Whether all columns of the task can be read. Otherwise no row is of use.
+    is_whole: bool,
+    fitted: Fitted,
+    report: Report,
+    /// The numbers of a row.
+    numbers: Vec<f64>,
+}
+
+impl<'a> Fitting<'a> {
+    /// Keeps at most `most` numbers.
+    pub(super) fn new(wanted: &'a Wanted, keep: Keep, path: &'a Path, most: usize) -> Self {
+        let (mut forms, loss) = (wanted.forms(), wanted.loss());
+        let width = forms.iter().zip(&wanted.table.features).map(|(form, feature)| match form {
             Form::Inputs => feature.width(),
             Form::Plain { .. } | Form::Label { .. } => 1,
         });
-        let mut fitted =
-            Fitted { values: Vec::new(), width: width.sum(), labels: Vec::new(), predicts_number: loss.is_some() };
-        self.take_rows(&columns, &mut fitted, &mut report);
-        if columns.len() < table.features.len() + usize::from(table.label.is_some()) {
-            // What the other columns have is reported, and nothing is learned.
-            (report.used, report.skipped) = (0, report.rows);
-            fitted = Fitted { values: Vec::new(), labels: Vec::new(), ..fitted };
-        }
-        (fitted, report)
+        let width = width.sum();
+        forms.push(Form::Label { is_count: matches!(loss, Some(Loss::Poisson)) });
+        let fitted = Fitted::new(keep, wanted.analysis.as_ref(), width, loss.is_some(), most);
+        let report = Report { path: path.into(), may_skip: wanted.table.skip_rows_up_to, ..Report::default() };
+        let numbers = Vec::with_capacity(width + 1);
+        Self { path, wanted, forms, taken: Vec::new(), has_label: false, is_whole: true, fitted, report, numbers }
     }
 
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "classes count from 0")]
-    fn take_rows(&self, columns: &[Taken<'_>], fitted: &mut Fitted, report: &mut Report) {
-        let mut faults = self.faults.iter().peekable();
-        let mut numbers = Vec::with_capacity(fitted.width + 1);
-        let has_label = columns.last().is_some_and(|last| matches!(last.form, Form::Label { .. }));
-        for row in 0..self.rows {
-            let (path, place) = self.place(row);
-            while let Some(fault) = faults.next_if(|fault| fault.place().0 < Some(place)) {
-                report.skipped += usize::from(fault.is_of_row());
-                report.add(fault.clone());
-            }
-            numbers.clear();
-            let mut is_good = true;
-            for (at, taken) in columns.iter().enumerate() {
-                let Err(why) = taken.push(row, &mut report.columns[at], &mut numbers) else { continue };
-                is_good = false;
-                let (path, column) = (path.to_owned(), taken.wanted.column.clone());
-                report.add(match why {
-                    Unusable::NotUtf8 => TableError::NotUtf8 { path, place, column },
-                    Unusable::Wrong(found, expected) => TableError::Cell { path, place, column, found, expected },
-                });
-            }
-            if !is_good {
-                report.skipped += 1;
-                continue;
-            }
-            report.used += 1;
-            if has_label && let Some(label) = numbers.pop() {
-                if let (Some(taken), Some(seen)) = (columns.last(), report.columns.last_mut()) {
-                    taken.wanted.one_of.get(label as usize).into_iter().for_each(|word| seen.see_word(word));
-                }
-                fitted.labels.push(label);
-            }
-            fitted.values.extend_from_slice(&numbers);
+    /// The rows, and what became of the table. If a column cannot be read, what the others have is reported, and no row is used.
+    pub(super) fn end(mut self) -> (Fitted, Report) {
+        if !self.is_whole {
+            (self.report.used, self.report.skipped) = (0, self.report.rows);
+            self.fitted.clear();
         }
-        for fault in faults {
-            report.skipped += usize::from(fault.is_of_row());
-            report.add(fault.clone());
-        }
-        report.skipped += self.more_faults;
-        report.count += self.more_faults;
+        self.taken.iter().zip(&mut self.report.columns).for_each(|(taken, report)| taken.count_words(report));
+        (self.fitted, self.report)
     }
 
-    /// Number of lines that are not rows, and which a task may allow to be left out.
-    fn unusable_lines(&self) -> usize {
-        self.faults.iter().filter(|fault| fault.is_of_row()).count() + self.more_faults
-    }
-
-    /// The rows, if the task accepts what was left out.
-    ///
-    /// # Errors
-    /// The first problem, if the task does not allow so many rows to be left out.
-    pub(crate) fn fitted(&self, wanted: &Wanted) -> Result<(Fitted, Report), TableError> {
-        let (fitted, report) = self.fit(wanted);
-        match report.verdict() {
-            None => Ok((fitted, report)),
-            Some(error) => Err(error),
-        }
-    }
-
-    fn column(&self, wanted: &TableColumn) -> Result<&Column, TableError> {
-        let (path, column) = (|| self.path.clone(), || wanted.column.clone());
-        let mut found = self.columns.iter().filter(|(name, _)| *name == wanted.column).map(|(_, cells)| cells);
+    /// The position of a column of the task.
+    fn find(&self, columns: &[ColumnName], name: &str) -> Result<usize, TableError> {
+        let (path, column) = (self.path.to_owned(), name.to_owned());
+        let mut found = columns.iter().enumerate().filter(|(_, (own, _))| own == name);
         match (found.next(), found.next()) {
-            (Some(Ok(cells)), None) => Ok(cells),
-            (Some(Err(why)), None) => Err(TableError::Unreadable { path: path(), column: column(), why: why.clone() }),
-            (Some(_), Some(_)) => Err(TableError::SameName { path: path(), name: column() }),
-            (None, _) => Err(TableError::Missing { path: path(), column: column(), found: listed(&self.names()) }),
+            (Some((at, (_, Ok(())))), None) => Ok(at),
+            (Some((_, (_, Err(why)))), None) => Err(TableError::Unreadable { path, column, why: why.clone() }),
+            (Some(_), Some(_)) => Err(TableError::SameName { path, name: column }),
+            (None, _) => Err(TableError::Missing { path, column, found: listed(&names(columns)) }),
         }
     }
 }
 
-impl Fitted {
-    pub(crate) fn rows(&self) -> usize {
-        self.values.len() / self.width.max(1)
-    }
-
-    /// The rows at these positions, for a model.
-    #[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant, and classes are few")]
-    #[expect(clippy::cast_sign_loss, reason = "classes count from 0")]
-    pub(crate) fn dataset(&self, rows: &[usize]) -> Dataset {
-        let of_row = |row: &usize| &self.values[row * self.width..(row + 1) * self.width];
-        let features: Vec<f32> = rows.iter().flat_map(of_row).map(|&value| value as f32).collect();
-        let labels = rows.iter().map(|&row| self.labels[row]);
-        if self.predicts_number {
-            let targets = Targets::Numbers(labels.map(|label| label as f32).collect());
-            return Dataset::Tensors { inputs: vec![Elements::F32(features)], targets, count: rows.len(), length: 1 };
+impl RowSink for Fitting<'_> {
+    fn select(&mut self, columns: &[ColumnName]) -> Vec<usize> {
+        let mut selected = Vec::new();
+        let table = &self.wanted.table;
+        for (wanted, &form) in table.features.iter().chain(&table.label).zip(&self.forms) {
+            match self.find(columns, &wanted.column) {
+                Ok(at) => {
+                    selected.push(at);
+                    // The coordinator accepted the rule.
+                    let empty = wanted.empty_cell().unwrap_or(EmptyCell::Refused);
+                    self.taken.push(Taken::new(wanted, form, empty));
+                    self.has_label = matches!(form, Form::Label { .. });
+                    self.report.columns.push(ColumnReport::new(wanted, self.has_label));
+                }
+                Err(problem) => {
+                    self.is_whole = false;
+                    self.report.add(problem);
+                }
+            }
         }
-        Dataset::Labelled { features, labels: labels.map(|class| class as u32).collect(), width: self.width }
+        selected
     }
 
-    /// For an analysis: rows, and the values to predict, if any.
-    ///
-    /// # Errors
-    /// There are more columns or rows than an analysis takes.
-    pub(super) fn table(self) -> Result<Table, AnalyticsError> {
-        let table = Table::with_holes(self.width, self.values)?;
-        if self.labels.is_empty() { Ok(table) } else { table.with_targets(self.labels) }
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "classes count from 0")]
+    fn row<'a>(&mut self, file: &Path, place: Place, cell: impl Fn(usize) -> Cell<'a>) -> Result<(), TableError> {
+        self.report.rows += 1;
+        self.numbers.clear();
+        let mut is_good = true;
+        for (at, taken) in self.taken.iter_mut().enumerate().filter(|(_, taken)| !taken.is_lost) {
+            let Err(why) = taken.push(cell(at), &mut self.report.columns[at], &mut self.numbers) else { continue };
+            is_good = false;
+            let (path, column) = (file.to_owned(), taken.wanted.column.clone());
+            self.report.add(match why {
+                Unusable::NotUtf8 => TableError::NotUtf8 { path, place, column },
+                Unusable::Wrong(found, expected) => TableError::Cell { path, place, column, found, expected },
+            });
+        }
+        if !is_good {
+            self.report.skipped += 1;
+            return Ok(());
+        }
+        self.report.used += 1;
+        let label = if self.has_label && self.taken.last().is_some_and(|last| !last.is_lost) {
+            self.numbers.pop()
+        } else {
+            None
+        };
+        if let (Some(label), Some(taken)) = (label, self.taken.last_mut()) {
+            taken.see_listed(label as usize);
+        }
+        if self.is_whole { self.fitted.push(self.path, &self.numbers, label) } else { Ok(()) }
+    }
+
+    fn fault(&mut self, fault: TableError) {
+        if fault.is_of_row() {
+            self.report.rows += 1;
+            self.report.skipped += 1;
+        }
+        self.report.add(fault);
+    }
+
+    fn lose(&mut self, column: usize, why: String) {
+        let taken = &mut self.taken[column];
+        taken.is_lost = true;
+        let column = taken.wanted.column.clone();
+        self.is_whole = false;
+        self.report.add(TableError::Unreadable { path: self.path.into(), column, why });
     }
 }

@@ -1,9 +1,12 @@
 //! Readers of tables, one for each format.
 
+mod batch;
 pub(super) mod csv;
 pub(super) mod format;
 pub(super) mod parquet;
 mod parts;
-mod quotes;
-mod record;
+mod records;
+mod renames;
+mod row_names;
 mod signature;
+mod swallowed;

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use percent_encoding::percent_decode_str;
 
 use crate::table_file::error::TableError;
-use crate::table_file::table::{Column, MAX_BYTES, TableFile, Words, check_cells};
 
 /// The word of a folder for rows without a value (Apache Hive).
 const NO_VALUE: &str = "__HIVE_DEFAULT_PARTITION__";
@@ -16,25 +15,13 @@ const MAX_DEPTH: usize = 16;
 pub(super) struct Part {
     pub(super) path: PathBuf,
     /// Columns whose value is in the names of folders, as in `ward=icu`.
-    columns: Vec<(String, String)>,
+    pub(super) columns: Vec<(String, String)>,
 }
 
 impl Part {
-    /// Adds the columns of the folders' names.
-    ///
-    /// # Errors
-    /// The table becomes too large.
-    pub(super) fn add_columns(&self, table: &mut TableFile) -> Result<(), TableError> {
-        check_cells(&self.path, table.rows, table.columns.len() + self.columns.len())?;
-        for (name, value) in &self.columns {
-            if (table.rows * value.len()) as u64 > MAX_BYTES {
-                return Err(TableError::TooLarge { path: self.path.clone() });
-            }
-            let mut words = Words::empty(0);
-            (0..table.rows).for_each(|_| words.push(value.as_bytes()));
-            table.columns.push((name.clone(), Ok(Column::Words(words))));
-        }
-        Ok(())
+    /// A table of one file.
+    pub(super) fn file(path: &Path) -> Self {
+        Self { path: path.into(), columns: Vec::new() }
     }
 }
 

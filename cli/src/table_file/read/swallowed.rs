@@ -1,6 +1,6 @@
 //! Recognizes a record that holds several rows, because a quote that was left open closed by chance at a later one.
 
-use csv::ByteRecord;
+use super::records::Record;
 
 /// A quoted cell that seems to hold rows.
 #[derive(Debug, PartialEq, Eq)]
@@ -14,9 +14,9 @@ pub(super) struct Swallowed {
 /// Finds a cell with line breaks, each of whose lines would be a row of `width` cells, with numbers where the first of
 /// these rows has numbers. A text of several lines rarely matches: its first line would have to end the row before the
 /// cells that follow it.
-pub(super) fn swallowed(record: &ByteRecord, width: usize) -> Option<Swallowed> {
+pub(super) fn swallowed(record: &Record<'_>, width: usize) -> Option<Swallowed> {
     let breaks = |cell: &[u8]| cell.iter().filter(|&&byte| byte == b'\n').count() as u64;
-    if width < 2 || record.iter().all(|cell| breaks(cell) == 0) {
+    if width < 2 || !record.has_breaks {
         return None;
     }
     let cells: Vec<&[u8]> = record.iter().collect();
@@ -53,12 +53,11 @@ fn is_number(cell: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table_file::read::records::Records;
 
     fn found(text: &str) -> Option<Swallowed> {
-        let mut record = ByteRecord::new();
-        let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(text.as_bytes());
-        assert!(reader.read_byte_record(&mut record).unwrap());
-        swallowed(&record, 4)
+        let mut records = Records::new(text.as_bytes(), 1).unwrap();
+        swallowed(&records.next().unwrap().unwrap(), 4)
     }
 
     #[test]

@@ -17,11 +17,7 @@ type Named = (Option<Place>, Option<String>);
 fn problems(lines: &[Vec<u8>]) -> (Vec<Named>, usize, usize) {
     let mut bytes = lines.join(&b'\n');
     bytes.push(b'\n');
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("ward.csv");
-    std::fs::write(&path, bytes).unwrap();
-    let table = format!("csv:{}", path.display()).parse::<TablePath>().unwrap().inspect().unwrap();
-    let (fitted, report) = table.fit(&wanted(&spec(SPEC)));
+    let (fitted, report) = inspected(&bytes).fit(&wanted(&spec(SPEC)));
     assert_eq!((fitted.rows(), report.problems.len()), (report.used, report.count));
     let places = report.problems.iter().map(TableError::place);
     (places.map(|(place, column)| (place, column.map(str::to_owned))).collect(), report.used, report.skipped)
@@ -96,20 +92,12 @@ fn every_row_of_a_changed_file_is_counted_or_named() {
                 _ => bytes.insert(at, b"\",\n \r\0y7\xc3"[next(9)]),
             }
         }
-        let Ok(table) = csv_of_whole(&bytes) else { continue };
-        let (_, report) = table.fit(&wanted(&spec(SPEC)));
+        let wanted = wanted(&spec(SPEC));
+        let Ok((_, report)) = inspected(&bytes).source.fit(&wanted, Keep::Nothing) else { continue };
         assert!(report.used == report.rows || report.count > 0, "{report:?}");
         assert!(report.used + report.skipped <= report.rows, "{report:?}");
         // Every row that is left out is named, or the column that all of them lack.
         let lacks_a_column = report.problems.iter().any(|problem| matches!(problem, TableError::Missing { .. }));
         assert!(lacks_a_column || report.skipped <= report.count, "{report:?}");
     }
-}
-
-/// The table of these bytes as far as it can be read.
-fn csv_of_whole(bytes: &[u8]) -> Result<TableFile, TableError> {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("ward.csv");
-    std::fs::write(&path, bytes).unwrap();
-    format!("csv:{}", path.display()).parse::<TablePath>().unwrap().inspect()
 }

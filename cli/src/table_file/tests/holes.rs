@@ -7,7 +7,7 @@ use super::*;
 /// Numbers of each row, and the report.
 fn fitted(text: &str, columns: &str) -> (Vec<Vec<f64>>, Report) {
     let table = csv_of(text.as_bytes()).unwrap();
-    let (fitted, report) = table.fitted(&wanted(&spec(columns))).unwrap();
+    let (fitted, report) = table.fitted(&wanted(&spec(columns)), Keep::ForAnalysis).unwrap();
     let table = fitted.table().unwrap();
     ((0..table.rows()).map(|row| table.row(row).to_vec()).collect(), report)
 }
@@ -80,12 +80,9 @@ fn unreadable_columns_and_quotes_cannot_be_left_out() {
     assert_eq!(report.count, 2, "a column that is missing and two of one name: {:?}", report.problems);
     assert!(report.verdict().is_some());
     let open = "sick,age,ward\nno,50\nno,50,icu\nno,40,\"icu\nno,3,icu\n";
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("ward.csv");
-    std::fs::write(&path, open).unwrap();
-    let path = format!("csv:{}", path.display()).parse::<TablePath>().unwrap();
-    assert!(chain(&path.read().unwrap_err()).contains("line 4: a quote opens a cell and is never closed"));
-    let (_, report) = path.inspect().unwrap().fit(&wanted(&all));
+    let error = chain(&csv_of(open.as_bytes()).err().unwrap());
+    assert!(error.contains("line 4: a quote opens a cell and is never closed"), "{error}");
+    let (_, report) = inspected(open.as_bytes()).fit(&wanted(&all));
     let places: Vec<_> = report.problems.iter().map(|problem| problem.place().0).collect();
     assert_eq!((places, report.used), (vec![Some(Place::Line(2)), Some(Place::Line(4))], 1));
 }
@@ -101,7 +98,7 @@ fn statistics_count_empty_cells_and_words() {
     let table_spec =
         spec("features = [{ column = \"age\" }, { column = \"ward\", one_of = [\"icu\", \"general\"], other = true }]");
     let wanted = Wanted { analysis: Some(serde_json::from_value(analysis).unwrap()), ..wanted(&table_spec) };
-    let rows = table.fitted(&wanted).unwrap().0.table().unwrap();
+    let rows = table.fitted(&wanted, Keep::ForAnalysis).unwrap().0.table().unwrap();
     assert_eq!((rows.row(0), rows.row(2), rows.row(1)[1]), (&[10.0, 0.0][..], &[20.0, 2.0][..], 1.0));
     assert!(rows.row(1)[0].is_nan() && rows.row(3)[0].is_nan() && rows.row(3)[1].is_nan());
 }
@@ -117,8 +114,8 @@ fn targets(text: &str, label: &str, loss: &str) -> Result<Dataset, TableError> {
     };
     client_sdk::models::complete(&mut model).unwrap();
     let wanted = Wanted { architecture: model.architecture, ..wanted(&table) };
-    let (fitted, _) = csv_of(text.as_bytes()).unwrap().fitted(&wanted)?;
-    Ok(fitted.dataset(&(0..fitted.rows()).collect::<Vec<_>>()))
+    let (fitted, _) = csv_of(text.as_bytes()).unwrap().fitted(&wanted, Keep::ForModel)?;
+    Ok(fitted.dataset())
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Files of both kinds, right ones and every wrong one.
 
 use std::fs::File;
+use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,12 +14,16 @@ use client_sdk::Dataset;
 use learning::Table;
 use task_spec::TableSpec;
 
+use super::cells::{Cell, ColumnName, RowSink};
+use super::fit::Fitted;
 use super::*;
 use crate::failure::chain;
 
 mod broken;
+mod commands;
 mod holes;
 mod parts;
+mod streams;
 
 const SPEC: &str = "features = [{ column = \"age\", low = 0, high = 100 }, { column = \"ward\", one_of = [\"icu\", \"general\"] }]\n\
                     label = { column = \"sick\", one_of = [\"no\", \"yes\"] }";
@@ -28,19 +33,84 @@ fn spec(text: &str) -> TableSpec {
     toml::from_str(text).unwrap()
 }
 
-fn csv_of(bytes: &[u8]) -> Result<TableFile, TableError> {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("ward.csv");
-    std::fs::write(&path, bytes).unwrap();
-    format!("csv:{}", path.display()).parse::<TablePath>().unwrap().read()
+/// A table, and the folder that it may be in.
+struct Opened {
+    source: TableSource,
+    _folder: Option<tempfile::TempDir>,
+}
+
+impl Deref for Opened {
+    type Target = TableSource;
+
+    fn deref(&self) -> &TableSource {
+        &self.source
+    }
+}
+
+/// Keeps the names of columns.
+#[derive(Default)]
+struct Names(Vec<String>);
+
+impl RowSink for Names {
+    fn select(&mut self, columns: &[ColumnName]) -> Vec<usize> {
+        self.0 = cells::names(columns).into_iter().map(str::to_owned).collect();
+        Vec::new()
+    }
+
+    fn row<'a>(&mut self, _: &Path, _: Place, _: impl Fn(usize) -> Cell<'a>) -> Result<(), TableError> {
+        Ok(())
+    }
+
+    fn fault(&mut self, _: TableError) {}
+
+    fn lose(&mut self, _: usize, _: String) {}
+}
+
+impl Opened {
+    fn rows(&self) -> u64 {
+        self.count().unwrap()
+    }
+
+    fn names(&self) -> Vec<String> {
+        let mut names = Names::default();
+        self.read(&mut names).unwrap();
+        names.0
+    }
+
+    /// The rows as a task takes them, and what became of the table.
+    fn fit(&self, wanted: &Wanted) -> (Fitted, Report) {
+        self.source.fit(wanted, wanted.keep()).unwrap()
+    }
+}
+
+/// The table at a place, which has been read once, as for a participant.
+fn table_at(place: &str) -> Result<Opened, TableError> {
+    table_of(&place.parse().unwrap())
+}
+
+fn table_of(path: &TablePath) -> Result<Opened, TableError> {
+    let source = path.open()?;
+    source.count()?;
+    Ok(Opened { source, _folder: None })
+}
+
+fn csv_of(bytes: &[u8]) -> Result<Opened, TableError> {
+    let opened = unread(bytes)?;
+    opened.count()?;
+    Ok(opened)
 }
 
 /// The table of these bytes as far as it can be read.
-fn inspected(bytes: &[u8]) -> TableFile {
+fn inspected(bytes: &[u8]) -> Opened {
+    unread(bytes).unwrap()
+}
+
+fn unread(bytes: &[u8]) -> Result<Opened, TableError> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ward.csv");
     std::fs::write(&path, bytes).unwrap();
-    format!("csv:{}", path.display()).parse::<TablePath>().unwrap().inspect().unwrap()
+    let source = format!("csv:{}", path.display()).parse::<TablePath>().unwrap().open()?;
+    Ok(Opened { source, _folder: Some(folder) })
 }
 
 fn wanted(spec: &TableSpec) -> Wanted {
@@ -48,17 +118,17 @@ fn wanted(spec: &TableSpec) -> Wanted {
 }
 
 /// Features and classes of the rows as a task takes them.
-fn labelled(table: &TableFile, spec: &TableSpec) -> Result<(Vec<f32>, Vec<u32>), TableError> {
-    let (fitted, _) = table.fitted(&wanted(spec))?;
-    match fitted.dataset(&(0..fitted.rows()).collect::<Vec<_>>()) {
+fn labelled(table: &TableSource, spec: &TableSpec) -> Result<(Vec<f32>, Vec<u32>), TableError> {
+    let (fitted, _) = table.fitted(&wanted(spec), Keep::ForModel)?;
+    match fitted.dataset() {
         Dataset::Labelled { features, labels, .. } => Ok((features, labels)),
         other => panic!("{other:?}"),
     }
 }
 
 /// Rows and targets of an analysis.
-fn rows(table: &TableFile, spec: &TableSpec) -> Result<Table, TableError> {
-    table.fitted(&wanted(spec)).map(|(fitted, _)| fitted.table().unwrap())
+fn rows(table: &TableSource, spec: &TableSpec) -> Result<Table, TableError> {
+    table.fitted(&wanted(spec), Keep::ForAnalysis).map(|(fitted, _)| fitted.table().unwrap())
 }
 
 /// The message for this file and the task, without the folder.
@@ -147,17 +217,17 @@ fn each_mistake_in_a_file_is_placed_and_says_what_would_be_right() {
 
 #[test]
 fn what_is_no_path_of_a_table_or_no_file_is_said() {
-    for text in ["", "csv", "csv:", "xlsx:a", "mnits"] {
+    for text in ["", "csv", "csv:", "xlsx:a", "mnits", "command:", "command: "] {
         assert!(text.parse::<TablePath>().is_err(), "{text}");
     }
-    let missing = "parquet:/no/such.parquet".parse::<TablePath>().unwrap().read().unwrap_err();
+    let missing = table_at("parquet:/no/such.parquet").err().unwrap();
     assert!(chain(&missing).starts_with("cannot read /no/such.parquet: "), "{missing:?}");
     let empty = tempfile::tempdir().unwrap();
     for (kind, expected) in [
         ("csv", "is a folder; give one CSV file that holds the whole table"),
         ("parquet", "is a folder without a file of its own that ends in .parquet"),
     ] {
-        let folder = format!("{kind}:{}", empty.path().display()).parse::<TablePath>().unwrap().read().unwrap_err();
+        let folder = table_at(&format!("{kind}:{}", empty.path().display())).err().unwrap();
         assert!(chain(&folder).ends_with(expected), "{folder:?}");
     }
 }
@@ -241,7 +311,7 @@ fn files_of_other_kinds_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ward.parquet");
     std::fs::write(&path, GOOD).unwrap();
-    let text = format!("parquet:{}", path.display()).parse::<TablePath>().unwrap().read().unwrap_err();
+    let text = table_at(&format!("parquet:{}", path.display())).err().unwrap();
     assert!(
         chain(&text).ends_with("is text, not a Parquet file; give a CSV file as `csv:FILE` instead of `parquet:FILE`")
     );
@@ -310,8 +380,11 @@ fn parquet_is_read_as_pandas_writes_it_and_its_rows_are_named() {
         Compression::ZSTD(ZstdLevel::default()),
     ] {
         parquet_file(&path, compression);
-        let table = format!("parquet:{}", path.display()).parse::<TablePath>().unwrap().read().unwrap();
-        assert_eq!((table.rows(), table.names()), (3, vec!["ward", "age", "sick", "admitted", "photo"]));
+        let table = table_at(&format!("parquet:{}", path.display())).unwrap();
+        assert_eq!(
+            (table.rows(), table.names()),
+            (3, ["ward", "age", "sick", "admitted", "photo"].map(str::to_owned).to_vec())
+        );
         let fitted = rows(&table, &words).unwrap();
         assert_eq!((fitted.row(0), fitted.targets()), (&[0.0, 1.0][..], &[0.0, 1.0, 1.0][..]));
         let empty = chain(&labelled(&table, &wanted).unwrap_err());
@@ -324,13 +397,13 @@ fn parquet_is_read_as_pandas_writes_it_and_its_rows_are_named() {
         [("admitted", "times; write them as numbers, for example of days"), ("photo", "bytes that are no text")]
     {
         let wanted = spec(&format!("features = [{{ column = \"{column}\" }}]"));
-        let table = format!("parquet:{}", path.display()).parse::<TablePath>().unwrap().read().unwrap();
+        let table = table_at(&format!("parquet:{}", path.display())).unwrap();
         let error = chain(&rows(&table, &wanted).unwrap_err());
         let expected = format!("column `{column}`: holds {found}; numbers, words and yes or no can be read");
         assert!(error.ends_with(&expected), "{error}");
     }
     std::fs::write(&path, b"PAR1 and no more").unwrap();
-    let broken = format!("parquet:{}", path.display()).parse::<TablePath>().unwrap().read().unwrap_err();
+    let broken = table_at(&format!("parquet:{}", path.display())).err().unwrap();
     assert!(chain(&broken).contains("is no Parquet file that can be read: "), "{broken:?}");
 }
 
@@ -345,7 +418,7 @@ fn column_of_another_compression_is_named() {
     let at = bytes.windows(uncompressed.len()).position(|part| part == uncompressed).unwrap();
     bytes[at + uncompressed.len() - 1] = 0x0e;
     std::fs::write(&path, bytes).unwrap();
-    let table = format!("parquet:{}", path.display()).parse::<TablePath>().unwrap().read().unwrap();
+    let table = table_at(&format!("parquet:{}", path.display())).unwrap();
     let words = "features = [{ column = \"ward\", one_of = [\"general\", \"icu\"] }]";
     assert_eq!(rows(&table, &spec(words)).unwrap().row(0), [0.0, 1.0], "a column of the usual compression");
     let told = chain(&rows(&table, &spec(&format!("{words}\nlabel = {{ column = \"sick\" }}"))).unwrap_err());

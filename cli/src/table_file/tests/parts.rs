@@ -19,12 +19,12 @@ fn compressed_csv_is_read_and_a_broken_one_is_named() {
     more.write_all(b"3,no,10,icu\n").unwrap();
     assert_eq!(csv_of(&more.finish().unwrap()).unwrap().rows(), 3);
     for broken in [&bytes[..bytes.len() - 4], &bytes[..12], b"\x1f\x8b\x08\0\0"] {
-        let error = chain(&csv_of(broken).unwrap_err());
+        let error = chain(&csv_of(broken).err().unwrap());
         assert!(error.starts_with("cannot read ") && error.contains("ward.csv: "), "{error}");
     }
     let mut inner = GzEncoder::new(Vec::new(), Level::fast());
     inner.write_all(b"PAR1\x15\x04").unwrap();
-    let error = chain(&csv_of(&inner.finish().unwrap()).unwrap_err());
+    let error = chain(&csv_of(&inner.finish().unwrap()).err().unwrap());
     assert!(error.contains("is a Parquet file"), "{error}");
 }
 
@@ -40,7 +40,7 @@ fn folder_of_parts_is_one_table() {
     }
     std::fs::write(root.join("_SUCCESS"), b"").unwrap();
     let path = format!("parquet:{}", root.display()).parse::<TablePath>().unwrap();
-    let table = path.read().unwrap();
+    let table = table_of(&path).unwrap();
     let words = "features = [{ column = \"site\", one_of = [\"north\", \"süd\"] }]\nlabel = { column = \"sick\" }";
     let found = rows(&table, &spec(words)).unwrap();
     assert_eq!((table.rows(), found.targets()), (6, &[0.0, 1.0, 1.0, 0.0, 1.0, 1.0][..]));
@@ -54,13 +54,13 @@ fn folder_of_parts_is_one_table() {
         let link = root.join("latest");
         std::os::unix::fs::symlink(root.join("site=north"), &link).unwrap();
         assert!(
-            chain(&path.read().unwrap_err()).contains("latest is a link to a folder"),
+            chain(&table_of(&path).err().unwrap()).contains("latest is a link to a folder"),
             "its rows would count twice"
         );
         std::fs::remove_file(link).unwrap();
     }
     std::fs::write(root.join("extra.parquet"), b"PAR1 and no more").unwrap();
-    assert!(chain(&path.read().unwrap_err()).contains("extra.parquet is no Parquet file that can be read"));
+    assert!(chain(&table_of(&path).err().unwrap()).contains("extra.parquet is no Parquet file that can be read"));
 }
 
 #[test]
@@ -72,8 +72,8 @@ fn columns_have_the_names_of_the_task() {
     let pair = |(own, of_task): (&str, &str)| (own.to_owned(), of_task.to_owned());
     assert_eq!(parse_rename("Alter=age"), Ok(pair(("Alter", "age"))));
     let renamed = path.renamed(&[("Alter", "age"), ("krank", "sick")].map(pair));
-    assert_eq!(labelled(&renamed.read().unwrap(), &spec(SPEC)).unwrap().1, [0, 1]);
-    let error = chain(&path.renamed(&[pair(("Jahre", "age"))]).read().unwrap_err());
+    assert_eq!(labelled(&table_of(&renamed).unwrap(), &spec(SPEC)).unwrap().1, [0, 1]);
+    let error = chain(&table_of(&path.renamed(&[pair(("Jahre", "age"))])).err().unwrap());
     assert!(
         error.ends_with(
             "--map names the column `Jahre`, which is not there; the file's columns are `id`, `krank`, `Alter`, `ward`"

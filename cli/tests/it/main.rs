@@ -55,6 +55,7 @@ mod signed;
 mod simulate;
 mod subtraction;
 mod support;
+mod table_commands;
 mod tables;
 mod task_input;
 mod traced;

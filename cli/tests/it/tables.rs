@@ -12,7 +12,7 @@ use crate::support::{Background, Ran, Served, finish, tributary};
 const PAGE: &str = include_str!("../../../docs/TABLES.md");
 
 /// The blocks of the page that begin with these words.
-fn blocks(kind: &str) -> Vec<&'static str> {
+pub(crate) fn blocks(kind: &str) -> Vec<&'static str> {
     let mut rest = PAGE;
     let mut found = Vec::new();
     let fence = format!("```{kind}\n");
@@ -26,7 +26,7 @@ fn blocks(kind: &str) -> Vec<&'static str> {
 
 /// A hospital's rows, which a seed decides: old people with long stays come back. The age of every tenth is unknown, and some wards are
 /// rare.
-fn table(seed: u32) -> String {
+pub(crate) fn table(seed: u32) -> String {
     let header = blocks("csv")[0].lines().next().unwrap();
     let mut text = format!("{header}\n");
     let mut state = seed;
@@ -50,6 +50,11 @@ fn hospital(folder: &Path, served: &Served, number: u32) -> Command {
 
 /// The same in another task, with a journal for it.
 fn hospital_of(folder: &Path, served: &Served, number: u32, task: &str) -> Command {
+    hospital_with(folder, served, number, task, &format!("csv:hospital-{number}.csv"))
+}
+
+/// The same with other data.
+pub(crate) fn hospital_with(folder: &Path, served: &Served, number: u32, task: &str, data: &str) -> Command {
     let script = blocks("sh hospital")[0].replace("-1", &format!("-{number}"));
     let script = script.replace("readmissions", task).replace("journal-", &format!("{task}-journal-"));
     let mut words = script.split_whitespace();
@@ -59,7 +64,11 @@ fn hospital_of(folder: &Path, served: &Served, number: u32, task: &str) -> Comma
     let token = made["token"].as_str().unwrap();
     let mut command = tributary();
     command.current_dir(folder).env("TRIBUTARY_SERVER", &served.url).env("TRIBUTARY_CA", &served.ca);
-    command.args(words.map(|word| if word == "\"$ENROLMENT\"" { token } else { word }));
+    command.args(words.map(|word| match word {
+        "\"$ENROLMENT\"" => token,
+        file if file.starts_with("csv:") => data,
+        word => word,
+    }));
     command
 }
 

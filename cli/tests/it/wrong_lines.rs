@@ -126,7 +126,7 @@ const LINES: &[(&str, &str, &str)] = &[
     ("RUN --data csv:nosuch.csv", "nosuch.csv", "cannot read"),
     ("RUN --data csv:empty.toml", "empty.toml", "must name the columns"),
     ("RUN --data parquet:text.txt", "text.txt", "Parquet file"),
-    ("RUN --data xlsx:text.txt", "--data", "csv:FILE or parquet:FILE"),
+    ("RUN --data xlsx:text.txt", "--data", "csv:FILE, parquet:FILE or"),
     ("RUN", "the CA file", "PEM"),
     ("participant show @", "<PARTICIPANT>", "Usage: tributary participant show"),
     // Tokens, privacy, the log, and stored data.

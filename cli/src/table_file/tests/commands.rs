@@ -23,6 +23,8 @@ fn output_of_a_command_is_a_table() {
     // A helper that a command leaves behind does not keep the table open.
     let leaves_helper = format!("{ROWS}; sleep 1000 >&2 &");
     assert_eq!(labelled(&command(&leaves_helper), &spec(SPEC)).unwrap(), expected);
+    let by_r = "printf '\"sick\",\"age\",\"ward\"\\n\"1\",\"no\",50,\"icu\"\\n\"2\",\"yes\",25,\"general\"\\n'";
+    assert_eq!(labelled(&command(by_r), &spec(SPEC)).unwrap(), expected);
     let (_, report) = command(ROWS).fit(&wanted(&spec(SPEC)), Keep::Nothing).unwrap();
     assert_eq!(report.words(), "the command: 2 of 2 rows can be used");
 }

@@ -57,6 +57,8 @@ impl Origin {
             return Ok(Self::File(path.clone()));
         }
         let mut bytes = Vec::new();
+        // Growing copies would take several times as much. Memory that is not written to is not used; without it, the copies do.
+        let _ = bytes.try_reserve_exact(usize::try_from(MAX_HELD + 1).unwrap_or_default());
         File::open(path).and_then(|pipe| pipe.take(MAX_HELD + 1).read_to_end(&mut bytes)).map_err(unreadable)?;
         if bytes.len() as u64 > MAX_HELD {
             return Err(TableError::TooLarge { path: path.clone() });

@@ -1,8 +1,9 @@
 //! `[model]` of a task: its tensors, and the subset that stays local.
 
-use graph::Loss;
+use ::graph::Loss;
 use serde::{Deserialize, Serialize};
 
+use crate::check::graph;
 use crate::{Criterion, GRAPH_VERSION, InitialModel, TableSpec, named_enum};
 
 /// The model: its tensors, and which of them stay local.
@@ -52,6 +53,22 @@ impl ModelSpec {
     /// The graph of the architecture, if it is one.
     fn graph_architecture(&self) -> Option<&serde_json::Value> {
         self.architecture.as_ref().filter(|architecture| architecture["kind"] == "graph")
+    }
+
+    /// Number of classes that the architecture tells apart, if it says so.
+    pub(crate) fn classes(&self) -> Option<usize> {
+        let architecture = self.architecture.as_ref()?;
+        if let Some(graph) = graph::read(architecture) {
+            let graph = graph.ok()?;
+            return match graph.loss() {
+                Loss::BceWithLogits { .. } => Some(2),
+                Loss::CrossEntropy { .. } | Loss::NextToken { .. } | Loss::Mse | Loss::Huber { .. } | Loss::Poisson => {
+                    graph.classes()
+                }
+            };
+        }
+        let stated = architecture.get("classes").or_else(|| architecture.get("vocabulary"));
+        usize::try_from(stated?.as_u64()?).ok()
     }
 
     /// Whether the model is a graph that minimizes another loss than cross-entropy.

@@ -12,13 +12,14 @@ pub(crate) mod in_round;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use learning::{Adapters, MetricValue, Parameters, Table};
+use learning::analytics::EvaluatedExamples;
+use learning::{Adapters, AnalyticsSpec, MetricValue, Parameters, Table};
 use task_spec::Budget;
 
 use self::in_round::{InRound, judge, moved};
 use crate::clock::{Clock, SystemClock};
 use crate::models::Architecture;
-use crate::train::{self, Device, Sgd};
+use crate::train::{self, Device, Predictions, Sgd};
 use crate::trainer::{Constraints, Trained, Trainer, TrainerError, TrainingJob};
 
 pub use self::dataset::{Dataset, Elements, NamedExamples, Targets};
@@ -148,6 +149,35 @@ impl Trainer for ModelTrainer {
         let targets = labels.iter().map(|&label| f64::from(label)).collect();
         let table = Table::new(*width, values).and_then(|table| table.with_targets(targets));
         table.map(Cow::Owned).map_err(TrainerError::failed)
+    }
+
+    /// Of the held-out examples, and unless the task evaluates these alone, of those to train on.
+    fn predictions(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Table, TrainerError> {
+        let architecture = architecture(job)?;
+        let evaluated = match job.analytics.as_ref().map(AnalyticsSpec::read).transpose() {
+            Ok(Some(AnalyticsSpec::Evaluation(spec))) => spec.examples,
+            Ok(_) => return Err(TrainerError::failed("the task evaluates no model")),
+            Err(error) => return Err(TrainerError::refused(error)),
+        };
+        let parts = match evaluated {
+            EvaluatedExamples::All => vec![&self.training, &self.held_out],
+            EvaluatedExamples::HeldOut => vec![&self.held_out],
+        };
+        let mut all = Predictions::default();
+        for part in parts.into_iter().filter(|part| !part.is_empty()) {
+            let found =
+                part.with_examples(|examples| train::predictions(&architecture, model, &examples, &self.device));
+            let Predictions { width, values, targets } = found.map_err(judge)?;
+            all.width = width;
+            all.values.extend(values);
+            all.targets.extend(targets);
+        }
+        if all.targets.is_empty() {
+            return Err(TrainerError::refused("no examples are held out, and the task evaluates these alone"));
+        }
+        let Predictions { width, values, targets } = all;
+        let table = Table::new(width, values).and_then(|table| table.with_targets(targets));
+        table.map_err(TrainerError::failed)
     }
 
     fn examples(&self) -> u64 {

@@ -20,6 +20,7 @@ mod error;
 mod examples;
 mod graph;
 mod learner;
+mod predictions;
 mod scores;
 mod steering;
 
@@ -41,6 +42,7 @@ pub use self::graph::{
     training_speed, verified, verify_gradients, verify_gradients_on,
 };
 pub(crate) use self::graph::{graph_of, in_order};
+pub(crate) use self::predictions::{Predictions, predictions};
 pub use self::scores::{Inputs, Predictor, Scores, scores};
 
 use self::batches::Batches;

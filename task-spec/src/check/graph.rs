@@ -6,6 +6,15 @@ use serde_json::Value;
 use crate::problem::Checks;
 use crate::{ModelSpec, TensorDeclaration};
 
+/// The graph of an architecture that is one.
+pub(crate) fn read(architecture: &Value) -> Option<Result<GraphModel, serde_json::Error>> {
+    let architecture =
+        architecture.as_object().filter(|given| given.get("kind").is_some_and(|kind| kind == "graph"))?;
+    let mut content = architecture.clone();
+    content.remove("kind");
+    Some(serde_json::from_value(Value::Object(content)))
+}
+
 /// Rejects names of files, which only `tributary` can read, and graphs that cannot be trained or have other tensors than the task.
 /// Returns the graph of a model that is one.
 pub(super) fn check(model: &ModelSpec, checks: &mut Checks) -> Option<GraphModel> {
@@ -14,13 +23,7 @@ pub(super) fn check(model: &ModelSpec, checks: &mut Checks) -> Option<GraphModel
         "model.graph",
         "names a file, which only `tributary` can read; put graph and loss into model.architecture",
     );
-    let Some(Value::Object(architecture)) = &model.architecture else { return None };
-    if architecture.get("kind").and_then(Value::as_str) != Some("graph") {
-        return None;
-    }
-    let mut content = architecture.clone();
-    content.remove("kind");
-    match serde_json::from_value::<GraphModel>(Value::Object(content)) {
+    match read(model.architecture.as_ref()?)? {
         Err(error) => {
             checks.require_with(false, "model.architecture", || error.to_string());
             None

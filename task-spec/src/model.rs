@@ -1,9 +1,9 @@
 //! `[model]` of a task: its tensors, and the subset that stays local.
 
-use ::graph::Loss;
+use graph::{GraphModel, Loss};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use crate::check::graph;
 use crate::{Criterion, GRAPH_VERSION, InitialModel, TableSpec, named_enum};
 
 /// The model: its tensors, and which of them stay local.
@@ -55,10 +55,16 @@ impl ModelSpec {
         self.architecture.as_ref().filter(|architecture| architecture["kind"] == "graph")
     }
 
+    /// The graph of the architecture, if it is one.
+    pub(crate) fn read_graph(&self) -> Option<Result<GraphModel, serde_json::Error>> {
+        let mut content = self.graph_architecture()?.as_object()?.clone();
+        content.remove("kind");
+        Some(serde_json::from_value(Value::Object(content)))
+    }
+
     /// Number of classes that the architecture tells apart, if it says so.
     pub(crate) fn classes(&self) -> Option<usize> {
-        let architecture = self.architecture.as_ref()?;
-        if let Some(graph) = graph::read(architecture) {
+        if let Some(graph) = self.read_graph() {
             let graph = graph.ok()?;
             return match graph.loss() {
                 Loss::BceWithLogits { .. } => Some(2),
@@ -67,6 +73,7 @@ impl ModelSpec {
                 }
             };
         }
+        let architecture = self.architecture.as_ref()?;
         let stated = architecture.get("classes").or_else(|| architecture.get("vocabulary"));
         usize::try_from(stated?.as_u64()?).ok()
     }

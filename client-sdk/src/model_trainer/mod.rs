@@ -291,6 +291,29 @@ mod tests {
     }
 
     #[test]
+    fn predictions_are_probabilities_of_all_examples() {
+        let good = job(Some(r#"{"kind":"linear","inputs":2,"classes":2}"#));
+        let model = architecture(&good).unwrap().initial(1).unwrap();
+        let evaluated = |examples: &str| {
+            let analysis = format!(r#"{{"kind":"evaluation","max_rows":100,"examples":"{examples}"}}"#);
+            let analytics = Some(serde_json::from_str(&analysis).unwrap());
+            trainer().predictions(&model, &TrainingJob { analytics, ..good.clone() }).unwrap()
+        };
+        let (all, held_out) = (evaluated("all"), evaluated("held_out"));
+        assert_eq!((all.rows(), held_out.rows(), all.width()), (24, 8, 2));
+        assert_eq!(held_out.targets(), [0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0]);
+        let right = (0..24).filter(|&row| (all.row(row)[1] > 0.5) == (all.targets()[row] > 0.5)).count();
+        let accuracy = |data: &Dataset| {
+            let model = (&architecture(&good).unwrap(), &model);
+            data.with_examples(|rows| train::evaluate(model.0, model.1, rows, &Device::Cpu)).unwrap().accuracy
+        };
+        let expected = 16.0 * accuracy(&trainer().training) + 8.0 * accuracy(&trainer().held_out);
+        assert!((right as f64 - expected).abs() < 1e-9, "{right} for {expected}");
+        assert!((0..24).all(|row| (all.row(row).iter().sum::<f64>() - 1.0).abs() < 1e-12));
+        assert!(trainer().predictions(&model, &good).is_err(), "this task evaluates nothing");
+    }
+
+    #[test]
     fn what_the_task_gets_wrong_is_refused_not_failed() {
         let mut trainer = trainer();
         let good = job(Some(r#"{"kind":"linear","inputs":2,"classes":2}"#));

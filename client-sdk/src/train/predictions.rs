@@ -143,3 +143,42 @@ impl Meaning {
         to.targets.push(target);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use graph_import::{Imported, Options, import};
+
+    use super::*;
+    use crate::train::Column;
+
+    /// The predictions of a graph with one output under this loss, for three examples.
+    fn of_loss(loss: Loss) -> Predictions {
+        let Imported { graph, parameters, .. } =
+            import(include_bytes!("graph/imported/table.onnx"), &Options::default()).unwrap();
+        let values = parameters.iter().flat_map(|tensor| &tensor.values).copied().collect();
+        let model = Architecture::Graph(Arc::new(GraphModel::new(graph, loss).unwrap()));
+        let parameters = Parameters::new(Arc::new(model.layout().unwrap()), values).unwrap();
+        let numbers: Vec<f32> = (0_u8..12).map(|number| f32::from(number) / 5.0).collect();
+        let inputs = [Column::F32(&numbers), Column::I64(&[0, 3, 4])];
+        let targets = TargetColumn::Numbers(&[0.0, 1.0, 1.0]);
+        let examples = Examples::Tensors { inputs: &inputs, targets, count: 3, length: 1 };
+        predictions(&model, &parameters, &examples, &Device::Cpu).unwrap()
+    }
+
+    #[test]
+    fn outputs_become_what_the_loss_means() {
+        let (plain, rates) = (of_loss(Loss::Mse), of_loss(Loss::Poisson));
+        let classes = of_loss(Loss::BceWithLogits { positive_weight: 1.0 });
+        assert_eq!((plain.width, rates.width, classes.width), (1, 1, 2));
+        for (row, &output) in plain.values.iter().enumerate() {
+            assert!((rates.values[row] - output.exp()).abs() < 1e-9);
+            assert!((classes.values[2 * row + 1] - 1.0 / (1.0 + (-output).exp())).abs() < 1e-9);
+            assert!((classes.values[2 * row] + classes.values[2 * row + 1] - 1.0).abs() < 1e-12);
+        }
+        for found in [plain, rates, classes] {
+            assert_eq!(found.targets, [0.0, 1.0, 1.0]);
+        }
+    }
+}

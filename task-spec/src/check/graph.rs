@@ -1,19 +1,9 @@
 //! Checks of a model that is a graph.
 
 use graph::GraphModel;
-use serde_json::Value;
 
 use crate::problem::Checks;
 use crate::{ModelSpec, TensorDeclaration};
-
-/// The graph of an architecture that is one.
-pub(crate) fn read(architecture: &Value) -> Option<Result<GraphModel, serde_json::Error>> {
-    let architecture =
-        architecture.as_object().filter(|given| given.get("kind").is_some_and(|kind| kind == "graph"))?;
-    let mut content = architecture.clone();
-    content.remove("kind");
-    Some(serde_json::from_value(Value::Object(content)))
-}
 
 /// Rejects names of files, which only `tributary` can read, and graphs that cannot be trained or have other tensors than the task.
 /// Returns the graph of a model that is one.
@@ -23,7 +13,7 @@ pub(super) fn check(model: &ModelSpec, checks: &mut Checks) -> Option<GraphModel
         "model.graph",
         "names a file, which only `tributary` can read; put graph and loss into model.architecture",
     );
-    match read(model.architecture.as_ref()?)? {
+    match model.read_graph()? {
         Err(error) => {
             checks.require_with(false, "model.architecture", || error.to_string());
             None

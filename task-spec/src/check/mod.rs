@@ -8,7 +8,7 @@ mod compression;
 mod distribution;
 mod fairness;
 mod gate;
-pub(crate) mod graph;
+mod graph;
 mod initial_model;
 mod keep_best;
 mod local;

@@ -21,7 +21,6 @@ mod examples;
 mod graph;
 mod learner;
 mod predictions;
-mod scores;
 mod steering;
 
 use learning::Parameters;
@@ -42,8 +41,8 @@ pub use self::graph::{
     training_speed, verified, verify_gradients, verify_gradients_on,
 };
 pub(crate) use self::graph::{graph_of, in_order};
+pub use self::predictions::{Inputs, Predictor, Scores, scores};
 pub(crate) use self::predictions::{Predictions, predictions};
-pub use self::scores::{Inputs, Predictor, Scores, scores};
 
 use self::batches::Batches;
 #[cfg(feature = "candle")]

@@ -1,4 +1,6 @@
-//! Predictions of a model with the true classes or numbers, for an evaluation.
+//! Predictions of a model: scores for an app, and for an evaluation predictions with the true classes or numbers.
+
+mod scores;
 
 use graph::{GraphModel, Loss, Point};
 use learning::Parameters;
@@ -9,6 +11,8 @@ use super::error::TrainError;
 use super::examples::{Examples, TargetColumn};
 use super::{EVALUATION_BATCH, check, chunk, learner};
 use crate::models::Architecture;
+
+pub use self::scores::{Inputs, Predictor, Scores, scores};
 
 /// Predictions of some examples, row by row.
 #[derive(Debug, Default, PartialEq)]
@@ -156,7 +160,7 @@ mod tests {
     /// The predictions of a graph with one output under this loss, for three examples.
     fn of_loss(loss: Loss) -> Predictions {
         let Imported { graph, parameters, .. } =
-            import(include_bytes!("graph/imported/table.onnx"), &Options::default()).unwrap();
+            import(include_bytes!("../graph/imported/table.onnx"), &Options::default()).unwrap();
         let values = parameters.iter().flat_map(|tensor| &tensor.values).copied().collect();
         let model = Architecture::Graph(Arc::new(GraphModel::new(graph, loss).unwrap()));
         let parameters = Parameters::new(Arc::new(model.layout().unwrap()), values).unwrap();

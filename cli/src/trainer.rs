@@ -88,6 +88,10 @@ impl Trainer for SlottedTrainer {
         self.trainer.table(job)
     }
 
+    fn predictions(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Table, TrainerError> {
+        self.slots.with(|| self.trainer.predictions(model, job))
+    }
+
     fn examples(&self) -> u64 {
         self.trainer.examples()
     }

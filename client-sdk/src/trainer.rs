@@ -103,6 +103,19 @@ pub trait Trainer: Send {
         Err(TrainerError::refused(format!("task {:?} is an analysis, and this app has no rows for one", job.task)))
     }
 
+    /// The predictions of `model` for an evaluation (`job.analytics`), one row for each example: the probability of each class, or
+    /// the predicted number; the true class or number is the target. They never leave the device.
+    ///
+    /// # Errors
+    /// [`TrainerError`], as for [`Self::train`]. Refuses by default.
+    fn predictions(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Table, TrainerError> {
+        let _ = model;
+        Err(TrainerError::refused(format!(
+            "task {:?} evaluates a model, and this app does not predict: implement `Trainer::predictions`, or take the SDK's own trainer",
+            job.task
+        )))
+    }
+
     /// Current number of training examples or rows; reported to the coordinator at each check-in.
     fn examples(&self) -> u64;
 

@@ -22,6 +22,8 @@ pub struct Tensors {
     pub partition: Option<Arc<Partition>>,
     /// The low-rank adapters, shared or local, if the task has any.
     pub adapters: Option<Arc<Adapters>>,
+    /// The tensors of the model that an evaluation measures, if the task is one.
+    pub evaluated: Option<Arc<Layout>>,
     /// The analysis, if the task is one.
     pub analysis: Option<Arc<Analysis>>,
 }
@@ -37,7 +39,8 @@ impl Tensors {
             Some(analytics) => {
                 let spec = AnalyticsSpec::read(analytics)?;
                 let analysis = Analysis::new(spec, terms.encoding.modulus_bits, terms.encoding.max_cohort)?;
-                Self::of_sums(analysis)
+                let evaluated = if analysis.is_evaluation() { Some(layout(terms.model)?) } else { None };
+                Ok(Self { evaluated, ..Self::of_sums(analysis)? })
             }
         }
     }
@@ -51,6 +54,7 @@ impl Tensors {
             published: sums,
             partition: None,
             adapters: None,
+            evaluated: None,
             analysis: Some(Arc::new(analysis)),
         })
     }
@@ -64,9 +68,7 @@ impl Tensors {
         method: Option<&Personalization>,
         solver: Option<Solver>,
     ) -> Result<Self, RecipeError> {
-        let specs = model.tensors.iter();
-        let specs = specs.map(|tensor| TensorSpec { name: tensor.name.clone(), shape: tensor.shape.clone() });
-        let whole = Arc::new(Layout::new(specs.collect())?);
+        let whole = layout(model)?;
         let partition = match model.personal.as_slice() {
             [] => None,
             patterns => Some(Arc::new(whole.partition(&Patterns::new(patterns.to_vec())?)?)),
@@ -85,8 +87,15 @@ impl Tensors {
         };
         let has_control = solver.is_some_and(|solver| solver.has_control());
         let published = scaffold::published(&shared, has_control).map_err(RecipeError::Control)?;
-        Ok(Self { whole, shared, published, partition, adapters, analysis: None })
+        Ok(Self { whole, shared, published, partition, adapters, evaluated: None, analysis: None })
     }
+}
+
+/// All tensors of a model.
+fn layout(model: &ModelSpec) -> Result<Arc<Layout>, RecipeError> {
+    let specs = model.tensors.iter();
+    let specs = specs.map(|tensor| TensorSpec { name: tensor.name.clone(), shape: tensor.shape.clone() });
+    Ok(Arc::new(Layout::new(specs.collect())?))
 }
 
 /// The adapters of a task, if it has any.

@@ -1,4 +1,4 @@
-//! `[analytics]` of a task: statistics, clusters or trees instead of a trained model.
+//! `[analytics]` of a task: statistics, clusters or trees, or the evaluation of a model, instead of a trained one.
 //!
 //! `learning::AnalyticsSpec` parses and checks the analysis itself, and participants get it verbatim. This module only checks its
 //! requirements on the rest of the task.
@@ -30,6 +30,17 @@ impl Analytics {
     #[must_use]
     pub fn statistics(&self) -> Option<usize> {
         self.0.get("kind").is_some_and(|kind| kind == "statistics").then(|| self.columns().len())
+    }
+
+    /// Whether this evaluates the task's model, which other analyses lack.
+    #[must_use]
+    pub fn is_evaluation(&self) -> bool {
+        self.0.get("kind").is_some_and(|kind| kind == "evaluation")
+    }
+
+    /// Adds what the model predicts, unless the task says it.
+    pub(crate) fn default_target(&mut self, target: Value) {
+        self.0.entry("target").or_insert(target);
     }
 
     /// Whether a column counts its empty cells.

@@ -1,7 +1,8 @@
 //! `[model]` of a task: its tensors, and the subset that stays local.
 
-use graph::Loss;
+use graph::{GraphModel, Loss};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{Criterion, GRAPH_VERSION, InitialModel, TableSpec, named_enum};
 
@@ -52,6 +53,29 @@ impl ModelSpec {
     /// The graph of the architecture, if it is one.
     fn graph_architecture(&self) -> Option<&serde_json::Value> {
         self.architecture.as_ref().filter(|architecture| architecture["kind"] == "graph")
+    }
+
+    /// The graph of the architecture, if it is one.
+    pub(crate) fn read_graph(&self) -> Option<Result<GraphModel, serde_json::Error>> {
+        let mut content = self.graph_architecture()?.as_object()?.clone();
+        content.remove("kind");
+        Some(serde_json::from_value(Value::Object(content)))
+    }
+
+    /// Number of classes that the architecture tells apart, if it says so.
+    pub(crate) fn classes(&self) -> Option<usize> {
+        if let Some(graph) = self.read_graph() {
+            let graph = graph.ok()?;
+            return match graph.loss() {
+                Loss::BceWithLogits { .. } => Some(2),
+                Loss::CrossEntropy { .. } | Loss::NextToken { .. } | Loss::Mse | Loss::Huber { .. } | Loss::Poisson => {
+                    graph.classes()
+                }
+            };
+        }
+        let architecture = self.architecture.as_ref()?;
+        let stated = architecture.get("classes").or_else(|| architecture.get("vocabulary"));
+        usize::try_from(stated?.as_u64()?).ok()
     }
 
     /// Whether the model is a graph that minimizes another loss than cross-entropy.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use crate::server::selection::round_up;
 use crate::{
@@ -22,7 +23,7 @@ pub struct TaskSpec {
     pub description: String,
     #[serde(default)]
     pub model: ModelSpec,
-    /// The analysis to compute instead of training a model: statistics, clusters or trees.
+    /// The analysis to compute instead of training a model: statistics, clusters, trees, or the evaluation of a model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub analytics: Option<Analytics>,
     #[serde(default)]
@@ -93,13 +94,35 @@ impl TaskSpec {
     #[must_use]
     pub fn needs_latest_table(&self) -> bool {
         let is_newer = |table: &TableSpec| match &self.analytics {
-            Some(analytics) => {
+            Some(analytics) if !analytics.is_evaluation() => {
                 table.has_holes() || analytics.statistics().is_some_and(|count| table.counts_words(count))
             }
-            None => table.has_holes() || table.predicts_number() || self.model.has_other_loss(),
+            Some(_) | None => table.has_holes() || table.predicts_number() || self.model.has_other_loss(),
         };
         self.analytics.as_ref().is_some_and(Analytics::counts_missing)
             || self.model.table.as_ref().is_some_and(is_newer)
+    }
+
+    /// Whether the task is an analysis of rows, without a model.
+    #[must_use]
+    pub fn analyses_rows(&self) -> bool {
+        self.analytics.as_ref().is_some_and(|analytics| !analytics.is_evaluation())
+    }
+
+    /// Adds to an evaluation what its model predicts, unless the task says it: the label's words or range, or the classes of the
+    /// architecture.
+    pub fn complete_evaluation(&mut self) {
+        let label = self.model.table.as_ref().and_then(|table| table.label.as_ref());
+        let classes = |count: usize| (count > 0).then(|| json!({ "type": "class", "classes": count }));
+        let of_label = label.and_then(|label| match label.range() {
+            Some((low, high)) => Some(json!({ "type": "real", "low": low, "high": high })),
+            None => classes(label.one_of.len()),
+        });
+        let target = of_label.or_else(|| classes(self.model.classes()?));
+        let evaluation = self.analytics.as_mut().filter(|analytics| analytics.is_evaluation());
+        if let (Some(analytics), Some(target)) = (evaluation, target) {
+            analytics.default_target(target);
+        }
     }
 
     /// Whether participants report their last training loss, quantized, at each check-in.

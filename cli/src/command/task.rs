@@ -22,6 +22,7 @@ use crate::server::{IdempotencyArgs, IfMatchArgs, PartArgs, ServerArgs, Tagged, 
 use crate::task_input::{self, SetArgs};
 
 mod compare;
+mod evaluation;
 pub(crate) mod initial_model;
 mod report;
 mod result;

@@ -8,6 +8,7 @@ use client_sdk::train::Device;
 use client_sdk::{Constraints, ModelTrainer, Trained, Trainer, TrainerError, TrainingJob};
 use datasets::split;
 use serde_json::json;
+use task_spec::TableColumn;
 
 use super::error::TableError;
 use super::fit::{Report, Wanted};
@@ -149,6 +150,14 @@ impl Trainer for FileTrainer {
             Ready::Rows(table) => Ok(Cow::Borrowed(table)),
             Ready::Model(_) => Err(TrainerError::refused("a model is trained on a table, and does not show it")),
         }
+    }
+
+    /// In the unit of the label.
+    fn predictions(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Table, TrainerError> {
+        let label = job.table.as_ref().and_then(|table| table.label.as_ref()).and_then(TableColumn::range);
+        let predictions = self.model(job)?.predictions(model, job)?;
+        let Some((low, high)) = label else { return Ok(predictions) };
+        predictions.mapped(|value| low + value * (high - low)).map_err(TrainerError::failed)
     }
 
     /// Before the first task these are all rows, some of which may be held out.

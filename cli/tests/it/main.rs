@@ -12,6 +12,7 @@ mod company;
 mod conditions;
 mod damaged;
 mod demo;
+mod evaluations;
 mod exit_codes;
 mod exported;
 mod files;

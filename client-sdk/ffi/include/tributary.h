@@ -627,7 +627,8 @@ enum TributaryCode tributary_job_base_tensor(struct TributaryJob job,
 
 // Points `json` to the job's analysis as the JSON object of its task: `kind`, `max_rows`, `columns` and further
 // parameters. NOTHING if the job trains a model. The text belongs to the job. Only an app with `answers_analyses` in
-// its options gets an analysis, whose parameters are empty.
+// its options gets an analysis. Its parameters are empty, except those of an evaluation (`kind`), which are the model to measure: the rows are
+// its predictions, the probability of each class or one number, and the targets the true classes or numbers.
 enum TributaryCode tributary_job_analysis(struct TributaryJob job,
                                           const char **json);
 

@@ -22,8 +22,9 @@ impl Job {
 #[cfg_attr(feature = "uniffi", uniffi::export)]
 impl Job {
     /// The job's analysis as the JSON object of its task: `kind`, `max_rows`, `columns` and further parameters. Null if
-    /// the job trains a model. Only an app with `answers_analyses` in its options gets an analysis, whose parameters
-    /// are empty.
+    /// the job trains a model. Only an app with `answers_analyses` in its options gets an analysis. Its parameters
+    /// are empty, except those of an evaluation (`kind`), which are the model to measure: the rows are its predictions, the probability
+    /// of each class or one number, and the targets the true classes or numbers.
     #[must_use]
     pub fn analysis(&self) -> Option<String> {
         self.training().analytics.as_ref().map(|analytics| analytics.to_value().to_string())

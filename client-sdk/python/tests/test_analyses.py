@@ -136,6 +136,42 @@ class Analyses(unittest.TestCase):
         self.assertEqual((found["round"], found["rows"], len(found["ensemble"]["trees"])), (4, 200, 2))
         self.assertGreater(found["accuracy"], 0.9)
 
+    def test_evaluation_of_an_uploaded_model_equals_that_of_one_table(self):
+        random = np.random.default_rng(4)
+        x = random.normal(size=(300, 2))
+        classes = (x[:, 0] + 0.5 * random.normal(size=300) > 0).astype(int)
+        probabilities = lambda weights, rows: 1 / (1 + np.exp(-rows @ weights))
+        evaluation = {"kind": "evaluation", "max_rows": 1000, "min_count": 3, "target": {"type": "class", "classes": 2}}
+        model = {"tensors": [{"name": "w", "shape": [2]}]}
+        with federation() as running:
+            running.operator.create({"name": "first", "model": model, **CLEAR, "selection": {"cohort": {"count": 2}}})
+            running.operator.create(
+                analysis("measured", evaluation, 1, **CLEAR) | {"model": {**model, "initial": {"task": "first", "version": 0}}}
+            )
+            seen = []
+
+            def take_part(index):
+                rows = slice(100 * index, 100 * (index + 1))
+                options = {**running.options(f"p{index}", task="measured", answers_analyses=True), "secure_aggregation": {"required": False}}
+                with tb.participant(**options) as me:
+                    for task in me.tasks():
+                        weights = task.parameters["w"] + np.array([2.0, 0.0])
+                        seen.append(task.analysis)
+                        of_one = probabilities(weights, x[rows])
+                        with self.assertRaisesRegex(tb.UpdateError, "without names of columns"):
+                            task.answer({"p": of_one}, targets=classes[rows])
+                        with self.assertRaisesRegex(tb.UpdateError, "it takes rows, and no model"):
+                            task.send(task.parameters, examples=1)
+                        task.answer(np.stack([1 - of_one, of_one], axis=1), targets=classes[rows])
+
+            each(take_part, range(3))
+            found = running.operator.result("measured")
+        self.assertEqual((seen[0].kind, seen[0].columns, seen[0].target), ("evaluation", [], tb.Target("class", classes=2)))
+        figures = found["figures"]["classes"]
+        guessed = probabilities(np.array([2.0, 0.0]), x) > 0.5
+        self.assertEqual(found["rows"], 300)
+        self.assertAlmostEqual(figures["accuracy"], np.mean(guessed == classes))
+
     def test_an_app_that_does_not_say_that_it_answers_analyses_gets_none_and_knows_why(self):
         with federation() as running:
             running.operator.create(analysis("unasked", STATISTICS, rounds=2, cohort=1, **CLEAR))

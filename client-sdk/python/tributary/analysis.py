@@ -56,13 +56,14 @@ class Target:
 class Analysis:
     """What a task asks of rows that stay on the device. What leaves it is what the analysis counts and sums of them."""
 
-    #: ``statistics``, ``k_means``, ``trees``, ``regression``, ``survival``, ``cox`` or ``contingency``.
+    #: ``statistics``, ``k_means``, ``trees``, ``regression``, ``survival``, ``cox``, ``contingency`` or ``evaluation``.
     kind: str
     #: So many rows of a participant count at most; of more, evenly spaced ones.
     max_rows: int
-    #: In the order in which rows have them.
+    #: In the order in which rows have them. None of an ``evaluation``: its rows are predictions of the model, a probability for each class
+    #: or one number.
     columns: Sequence[Column]
-    #: What ``trees`` predict and a ``regression`` explains. For ``survival`` and ``cox`` targets are 1 for an event, else 0.
+    #: What ``trees`` or an evaluated model predict and a ``regression`` explains. For ``survival`` and ``cox`` targets are 1 for an event, else 0.
     target: Target | None = None
     #: Everything else that the task says, by its name in the task file.
     more: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -70,7 +71,7 @@ class Analysis:
     @classmethod
     def _read(cls, text: str) -> Analysis:
         said = json.loads(text)
-        said["columns"] = [_made(Column, column) for column in said["columns"]]
+        said["columns"] = [_made(Column, column) for column in said.get("columns", [])]
         if "target" in said:
             said["target"] = _made(Target, said["target"])
         return _made(cls, said)
@@ -109,6 +110,8 @@ def _in_order(analysis: Analysis, rows: Any) -> np.ndarray:
     """Columns that were given by name, in the analysis' order; others are not looked at."""
     import numpy as np
 
+    if not analysis.columns:
+        raise _tributary.UpdateError("an evaluation takes predictions as one array, without names of columns")
     names = [column.name for column in analysis.columns]
     asked = f"the analysis asks for {', '.join(map(repr, names))}"
     known = rows if isinstance(rows, Mapping) else rows.columns

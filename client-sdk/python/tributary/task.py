@@ -116,7 +116,8 @@ class Task:
     analysis: Analysis | None
     #: Names of the metrics that the task collects; others are dropped.
     metrics: list[str]
-    #: The model: an array of float32 for each tensor, by name. They may be trained in place. None of an analysis.
+    #: The model: an array of float32 for each tensor, by name. They may be trained in place. None of an analysis, except an evaluation,
+    #: which measures this model.
     parameters: dict[str, np.ndarray]
 
     def __init__(self, job: _tributary.Job, participant: _HasExamples) -> None:
@@ -307,7 +308,8 @@ class Task:
         :param rows: an array of one row of numbers for each row, with the analysis' columns in their order (of a single column also the numbers
             alone), or an array for each column, by name: a mapping or a data frame, whose other columns are not looked at. A column that is
             repeated has so many numbers in a row. Give the same rows in the same order in each round.
-        :param targets: what is to be predicted of each row: for an analysis with a ``target``.
+            Of an evaluation the predictions of :attr:`parameters`: the probability of each class, or the predicted number.
+        :param targets: what is to be predicted of each row: for an analysis with a ``target``. Of an evaluation the true class or number.
         :returns: whether it was handed in. If not, the round no longer waited, or the task was paused: go on with the next task.
         :raises UpdateError: if the rows are none, do not fit the analysis, or have what is not finite, or the task is no analysis. Nothing was
             sent, and the task still takes an answer.

@@ -12,13 +12,14 @@ pub(crate) mod in_round;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use learning::{Adapters, MetricValue, Parameters, Table};
+use learning::analytics::EvaluatedExamples;
+use learning::{Adapters, AnalyticsSpec, MetricValue, Parameters, Table};
 use task_spec::Budget;
 
 use self::in_round::{InRound, judge, moved};
 use crate::clock::{Clock, SystemClock};
 use crate::models::Architecture;
-use crate::train::{self, Device, Sgd};
+use crate::train::{self, Device, Predictions, Sgd};
 use crate::trainer::{Constraints, Trained, Trainer, TrainerError, TrainingJob};
 
 pub use self::dataset::{Dataset, Elements, NamedExamples, Targets};
@@ -150,6 +151,35 @@ impl Trainer for ModelTrainer {
         table.map(Cow::Owned).map_err(TrainerError::failed)
     }
 
+    /// Of the held-out examples, and unless the task evaluates these alone, of those to train on.
+    fn predictions(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Table, TrainerError> {
+        let architecture = architecture(job)?;
+        let evaluated = match job.analytics.as_ref().map(AnalyticsSpec::read).transpose() {
+            Ok(Some(AnalyticsSpec::Evaluation(spec))) => spec.examples,
+            Ok(_) => return Err(TrainerError::failed("the task evaluates no model")),
+            Err(error) => return Err(TrainerError::refused(error)),
+        };
+        let parts = match evaluated {
+            EvaluatedExamples::All => vec![&self.training, &self.held_out],
+            EvaluatedExamples::HeldOut => vec![&self.held_out],
+        };
+        let mut all = Predictions::default();
+        for part in parts.into_iter().filter(|part| !part.is_empty()) {
+            let found =
+                part.with_examples(|examples| train::predictions(&architecture, model, &examples, &self.device));
+            let Predictions { width, values, targets } = found.map_err(judge)?;
+            all.width = width;
+            all.values.extend(values);
+            all.targets.extend(targets);
+        }
+        if all.targets.is_empty() {
+            return Err(TrainerError::refused("no examples are held out, and the task evaluates these alone"));
+        }
+        let Predictions { width, values, targets } = all;
+        let table = Table::new(width, values).and_then(|table| table.with_targets(targets));
+        table.map_err(TrainerError::failed)
+    }
+
     fn examples(&self) -> u64 {
         self.training.count() as u64
     }
@@ -258,6 +288,29 @@ mod tests {
         let first = architecture(&good).unwrap().initial(1).unwrap();
         good.cancel.cancel();
         assert!(matches!(trainer().train(&first, &good), Err(TrainerError::Failed(_))));
+    }
+
+    #[test]
+    fn predictions_are_probabilities_of_all_examples() {
+        let good = job(Some(r#"{"kind":"linear","inputs":2,"classes":2}"#));
+        let model = architecture(&good).unwrap().initial(1).unwrap();
+        let evaluated = |examples: &str| {
+            let analysis = format!(r#"{{"kind":"evaluation","max_rows":100,"examples":"{examples}"}}"#);
+            let analytics = Some(serde_json::from_str(&analysis).unwrap());
+            trainer().predictions(&model, &TrainingJob { analytics, ..good.clone() }).unwrap()
+        };
+        let (all, held_out) = (evaluated("all"), evaluated("held_out"));
+        assert_eq!((all.rows(), held_out.rows(), all.width()), (24, 8, 2));
+        assert_eq!(held_out.targets(), [0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0]);
+        let right = (0..24).filter(|&row| (all.row(row)[1] > 0.5) == (all.targets()[row] > 0.5)).count();
+        let accuracy = |data: &Dataset| {
+            let model = (&architecture(&good).unwrap(), &model);
+            data.with_examples(|rows| train::evaluate(model.0, model.1, rows, &Device::Cpu)).unwrap().accuracy
+        };
+        let expected = 16.0 * accuracy(&trainer().training) + 8.0 * accuracy(&trainer().held_out);
+        assert!((right as f64 - expected).abs() < 1e-9, "{right} for {expected}");
+        assert!((0..24).all(|row| (all.row(row).iter().sum::<f64>() - 1.0).abs() < 1e-12));
+        assert!(trainer().predictions(&model, &good).is_err(), "this task evaluates nothing");
     }
 
     #[test]

@@ -20,7 +20,7 @@ mod error;
 mod examples;
 mod graph;
 mod learner;
-mod scores;
+mod predictions;
 mod steering;
 
 use learning::Parameters;
@@ -41,7 +41,8 @@ pub use self::graph::{
     training_speed, verified, verify_gradients, verify_gradients_on,
 };
 pub(crate) use self::graph::{graph_of, in_order};
-pub use self::scores::{Inputs, Predictor, Scores, scores};
+pub use self::predictions::{Inputs, Predictor, Scores, scores};
+pub(crate) use self::predictions::{Predictions, predictions};
 
 use self::batches::Batches;
 #[cfg(feature = "candle")]

@@ -1,9 +1,9 @@
 //! Eligibility and selection of participants.
 //!
 //! [`Requirements`](task_spec::Requirements) defines eligibility, [`Cohort`](task_spec::Cohort) the cohort's size, and a [`Selector`]
-//! chooses its members. A selector sees candidates in the order of their names, the results of earlier rounds ([`History`]) and a random
-//! generator, so the same participants, history and seed give the same cohort, for any ids. It is stateless: a draw interrupted by a crash
-//! is repeated.
+//! chooses its members. A selector sees candidates in the order of their names, since ids are random; the results of earlier rounds
+//! ([`History`]); and a random generator. So the same participants, history and seed give the same cohort on any coordinator. It is
+//! stateless: a draw interrupted by a crash is repeated.
 //!
 //! Whether a device may work at all (power, network, idleness) is the device's decision: it simply does not check in. Devices also evaluate
 //! a task's criteria ([`Criterion`](task_spec::Criterion)) themselves; the coordinator learns yes or no without a reason.

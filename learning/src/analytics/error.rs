@@ -59,7 +59,8 @@ pub enum AnalyticsError {
     Sum(String),
     /// The kind of analysis has no results with noise.
     #[error(
-        "this kind of analysis needs exact sums; statistics, contingency, k_means and trees are possible with a privacy mechanism"
+        "this kind of analysis needs exact sums; statistics, contingency, k_means, trees and evaluation are possible with a privacy \
+         mechanism"
     )]
     NotPrivate,
     /// The analysis has completed all rounds.

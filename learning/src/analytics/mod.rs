@@ -1,4 +1,4 @@
-//! Federated analytics: statistics, clusters, trees and biostatistics.
+//! Federated analytics: statistics, clusters, trees, biostatistics, and evaluations of a model.
 //!
 //! Each kind of analysis has three parts: a state, published as a model version; a pure function that maps the state
 //! and a participant's local rows to a vector of integers, run on the device; and a pure function that maps the state
@@ -11,6 +11,7 @@
 mod biostatistics;
 mod branching;
 mod error;
+mod evaluation;
 mod k_means;
 mod private;
 mod procedure;
@@ -26,6 +27,10 @@ pub use biostatistics::{
 };
 pub use branching::{Branching, Cut, Next};
 pub use error::AnalyticsError;
+pub use evaluation::{
+    BinnedQuantile, CalibrationGroup, ClassFigures, ClassesFigures, EvaluatedExamples, EvaluationFigures,
+    EvaluationSpec, EvaluationState, MAX_EVALUATED_BYTES, MAX_EVALUATION_BINS, NumberFigures,
+};
 pub use k_means::{KMeansSpec, KMeansState, MAX_CLUSTERS, MAX_ITERATIONS};
 pub use private::{NoisedForms, PrivateForm};
 pub use procedure::{Advanced, MAX_STATE_BYTES};
@@ -42,6 +47,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::privacy::NoisedSum;
 use biostatistics::{Contingency, Cox, Regression, Survival};
+use evaluation::Evaluation;
 use k_means::KMeans;
 use procedure::{Procedure, Terms};
 use statistics::Statistics;
@@ -65,6 +71,8 @@ pub enum AnalyticsSpec {
     Cox(CoxSpec),
     /// A table of two categories, with tests.
     Contingency(ContingencySpec),
+    /// The quality of a given model.
+    Evaluation(EvaluationSpec),
 }
 
 impl AnalyticsSpec {
@@ -86,6 +94,7 @@ impl AnalyticsSpec {
             | Self::Survival(SurvivalSpec { columns, .. })
             | Self::Cox(CoxSpec { columns, .. })
             | Self::Contingency(ContingencySpec { columns, .. }) => columns.len(),
+            Self::Evaluation(spec) => spec.width(),
         }
     }
 
@@ -96,7 +105,7 @@ impl AnalyticsSpec {
             Self::Statistics(_) | Self::Regression(_) | Self::Survival(_) | Self::Cox(_) | Self::Contingency(_) => {
                 Some(self.width())
             }
-            Self::KMeans(_) | Self::Trees(_) => None,
+            Self::KMeans(_) | Self::Trees(_) | Self::Evaluation(_) => None,
         }
     }
 
@@ -104,9 +113,15 @@ impl AnalyticsSpec {
     #[must_use]
     pub fn has_target(&self) -> bool {
         match self {
-            Self::Trees(_) | Self::Regression(_) | Self::Survival(_) | Self::Cox(_) => true,
+            Self::Trees(_) | Self::Regression(_) | Self::Survival(_) | Self::Cox(_) | Self::Evaluation(_) => true,
             Self::Statistics(_) | Self::KMeans(_) | Self::Contingency(_) => false,
         }
+    }
+
+    /// Whether this evaluates a model, whose predictions are then the rows of [`Analysis::contribution`].
+    #[must_use]
+    pub fn is_evaluation(&self) -> bool {
+        matches!(self, Self::Evaluation(_))
     }
 
     /// Number of categories of a column, if it has categories.
@@ -117,7 +132,7 @@ impl AnalyticsSpec {
                 StatisticSpec::Category { categories, .. } => Some(*categories),
                 StatisticSpec::Real { .. } => None,
             },
-            Self::KMeans(_) | Self::Trees(_) => None,
+            Self::KMeans(_) | Self::Trees(_) | Self::Evaluation(_) => None,
             Self::Regression(RegressionSpec { columns, .. })
             | Self::Survival(SurvivalSpec { columns, .. })
             | Self::Cox(CoxSpec { columns, .. })
@@ -138,7 +153,8 @@ impl AnalyticsSpec {
             | Self::Regression(_)
             | Self::Survival(_)
             | Self::Cox(_)
-            | Self::Contingency(_) => false,
+            | Self::Contingency(_)
+            | Self::Evaluation(_) => false,
         }
     }
 
@@ -155,6 +171,7 @@ impl AnalyticsSpec {
             Self::Survival(spec) => spec.check_table(table),
             Self::Cox(spec) => spec.check_table(table),
             Self::Contingency(spec) => spec.check_table(table),
+            Self::Evaluation(spec) => spec.check_table(table),
         }
     }
 }
@@ -171,6 +188,7 @@ pub enum AnalyticsState {
     Survival(SurvivalState),
     Cox(CoxState),
     Contingency(ContingencyState),
+    Evaluation(EvaluationState),
 }
 
 #[derive(Clone, Debug)]
@@ -182,6 +200,7 @@ enum Kind {
     Survival(Survival),
     Cox(Cox),
     Contingency(Contingency),
+    Evaluation(Evaluation),
 }
 
 /// A validated analysis: the code of both sides.
@@ -202,6 +221,7 @@ macro_rules! with_procedure {
             Kind::Survival($procedure) => $body,
             Kind::Cox($procedure) => $body,
             Kind::Contingency($procedure) => $body,
+            Kind::Evaluation($procedure) => $body,
         }
     };
 }
@@ -238,6 +258,10 @@ macro_rules! with_state {
                 let $wrap = AnalyticsState::Contingency;
                 $body
             }
+            (Kind::Evaluation($procedure), AnalyticsState::Evaluation($own)) => {
+                let $wrap = AnalyticsState::Evaluation;
+                $body
+            }
             _ => Err(AnalyticsError::state("it is of another kind of analysis")),
         }
     };
@@ -259,6 +283,7 @@ impl Analysis {
             AnalyticsSpec::Survival(spec) => Kind::Survival(Survival::new(spec)?),
             AnalyticsSpec::Cox(spec) => Kind::Cox(Cox::new(spec, terms)?),
             AnalyticsSpec::Contingency(spec) => Kind::Contingency(Contingency::new(spec)?),
+            AnalyticsSpec::Evaluation(spec) => Kind::Evaluation(Evaluation::new(spec)?),
         };
         let fields = with_procedure!(&kind, procedure => procedure.fields());
         let codec = SumCodec::new(&fields, modulus_bits, max_cohort)?;
@@ -277,7 +302,13 @@ impl Analysis {
         with_procedure!(&self.kind, procedure => procedure.rounds())
     }
 
-    /// The state before the first round.
+    /// Whether this evaluates a model.
+    #[must_use]
+    pub fn is_evaluation(&self) -> bool {
+        matches!(self.kind, Kind::Evaluation(_))
+    }
+
+    /// The state before the first round; of an evaluation without the model ([`EvaluationState::of_model`]).
     #[must_use]
     pub fn initial(&self) -> AnalyticsState {
         match &self.kind {
@@ -288,6 +319,7 @@ impl Analysis {
             Kind::Survival(procedure) => AnalyticsState::Survival(procedure.initial()),
             Kind::Cox(procedure) => AnalyticsState::Cox(procedure.initial()),
             Kind::Contingency(procedure) => AnalyticsState::Contingency(procedure.initial()),
+            Kind::Evaluation(procedure) => AnalyticsState::Evaluation(procedure.initial()),
         }
     }
 

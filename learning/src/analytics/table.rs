@@ -88,6 +88,15 @@ impl Table {
         Ok(self)
     }
 
+    /// The table with every value and target mapped.
+    ///
+    /// # Errors
+    /// [`AnalyticsError::NotFinite`].
+    pub fn mapped(&self, map: impl Fn(f64) -> f64) -> Result<Self, AnalyticsError> {
+        let of = |values: &[f64]| values.iter().map(|&value| map(value)).collect();
+        Self::with_holes(self.width, of(&self.values))?.with_targets(of(&self.targets))
+    }
+
     #[must_use]
     pub fn rows(&self) -> usize {
         self.values.len() / self.width

@@ -1,9 +1,10 @@
 //! The field of a task where an operator can correct an error.
 
+use learning::analytics::MAX_EVALUATED_BYTES;
 use learning::{AdapterError, AnalyticsError, AnalyticsSpec, CodecError};
 use task_spec::{SpecError, TaskSpec};
 
-use crate::RecipeError;
+use crate::{RecipeError, Tensors};
 
 /// The error at its field.
 pub(super) fn of(spec: &TaskSpec, error: RecipeError) -> Vec<SpecError> {
@@ -56,6 +57,17 @@ pub(super) fn check_rounds(spec: &TaskSpec, rounds: u32) -> Result<(), Vec<SpecE
         return Ok(());
     }
     Err(wrong("rounds.count", format!("is {count}, but this analysis takes {rounds} rounds, so it must be {rounds}")))
+}
+
+/// Checks that the state of an evaluation has room for its model.
+pub(super) fn check_evaluated(tensors: &Tensors) -> Result<(), Vec<SpecError>> {
+    let values = tensors.evaluated.as_ref().map_or(0, |layout| layout.len() as u64);
+    // A header of names and sizes is far smaller than a MiB.
+    let most = (MAX_EVALUATED_BYTES - (1 << 20)) / 4;
+    if values <= most {
+        return Ok(());
+    }
+    Err(wrong("model.tensors", format!("have {values} values; an evaluation takes models of at most {most}")))
 }
 
 /// Checks that the named columns of a table are those of the analysis.

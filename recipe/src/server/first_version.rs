@@ -1,8 +1,9 @@
 //! The first model version of a task.
 
-use std::io::{Read, Seek, Write};
+use std::io::{self, Read, Seek, Write};
 use std::sync::Arc;
 
+use learning::analytics::{AnalyticsState, EvaluationState};
 use learning::checkpoint::{GivenError, GivenModel};
 use learning::contribution::scaffold;
 use learning::{Parameters, checkpoint};
@@ -31,7 +32,7 @@ impl TaskModel {
     }
 
     /// Writes the file of the first version with the values of a given safetensors file; the given file may also hold local tensors and
-    /// control variates of another task.
+    /// control variates of another task. That of an evaluation is the state with the model in it.
     ///
     /// # Errors
     /// [`GivenError`]: the file cannot be read, or does not hold the model.
@@ -40,7 +41,15 @@ impl TaskModel {
         given: &mut (impl Read + Seek),
         version: &mut impl Write,
     ) -> Result<(), GivenError> {
-        let Tensors { whole, published, .. } = &self.tensors;
+        let Tensors { whole, published, evaluated, .. } = &self.tensors;
+        if let Some(evaluated) = evaluated {
+            let mut file = Vec::new();
+            let model = GivenModel { whole: evaluated, published: evaluated, skipped: scaffold::CONTROL };
+            model.publish(given, &mut file)?;
+            let state = EvaluationState::of_model(&file).map(AnalyticsState::Evaluation);
+            let bytes = state.and_then(|state| state.to_bytes()).map_err(io::Error::other)?;
+            return Ok(version.write_all(&bytes)?);
+        }
         GivenModel { whole, published, skipped: scaffold::CONTROL }.publish(given, version)
     }
 

@@ -77,6 +77,7 @@ impl TaskModel {
         let tensors = Tensors::new(&terms).map_err(at)?;
         if let Some(analysis) = &tensors.analysis {
             field::check_rounds(spec, analysis.rounds())?;
+            field::check_evaluated(&tensors)?;
             let analysis = spec.analytics.as_ref().map(AnalyticsSpec::read).transpose();
             analysis
                 .map_err(|error| at(error.into()))?
@@ -111,12 +112,13 @@ impl TaskModel {
         })
     }
 
-    /// Fills in the derived fields of a new task, which are stored with it: the noise multiplier that meets the budget, and the clipping
-    /// norm of an analysis. Takes up to a second.
+    /// Fills in the derived fields of a new task, which are stored with it: what an evaluated model predicts, the noise multiplier that
+    /// meets the budget, and the clipping norm of an analysis. Takes up to a second.
     ///
     /// # Errors
     /// Every invalid field.
     pub fn complete(spec: &mut TaskSpec) -> Result<(), Vec<SpecError>> {
+        spec.complete_evaluation();
         if !spec.privacy.is_private() {
             return Ok(());
         }

@@ -11,11 +11,15 @@ impl TaskSpec {
             "analytics",
             "must be at most 1 MiB; `repeat` describes many equal columns at once",
         );
-        checks.require(
-            self.model == ModelSpec { table: self.model.table.clone(), ..ModelSpec::default() },
-            "model",
-            "must be left out except for model.table: an analysis has no model, its state is what is published",
-        );
+        if analytics.is_evaluation() {
+            self.check_evaluation(checks);
+        } else {
+            checks.require(
+                self.model == ModelSpec { table: self.model.table.clone(), ..ModelSpec::default() },
+                "model",
+                "must be left out except for model.table: an analysis has no model, its state is what is published",
+            );
+        }
         checks.require(
             self.training == TrainingPlan::default(),
             "training",
@@ -32,6 +36,20 @@ impl TaskSpec {
             !self.selection.strategy.follows_the_loss(),
             "selection.strategy",
             "cannot follow losses: an analysis trains nothing; \"uniform\" and \"round_robin\" do for it",
+        );
+    }
+
+    /// Rejects an evaluation of a model that is not given, or of which each device has a part of its own.
+    fn check_evaluation(&self, checks: &mut Checks) {
+        checks.require(
+            self.model.initial.is_some(),
+            "model.initial",
+            "must name the model to evaluate: a safetensors file, or { task = \"…\", version = N }",
+        );
+        checks.require(
+            self.model.personal.is_empty(),
+            "model.personal",
+            "must be left out: an evaluation is of one model for all",
         );
     }
 

@@ -1,7 +1,6 @@
 //! Checks of a model that is a graph.
 
 use graph::GraphModel;
-use serde_json::Value;
 
 use crate::problem::Checks;
 use crate::{ModelSpec, TensorDeclaration};
@@ -14,13 +13,7 @@ pub(super) fn check(model: &ModelSpec, checks: &mut Checks) -> Option<GraphModel
         "model.graph",
         "names a file, which only `tributary` can read; put graph and loss into model.architecture",
     );
-    let Some(Value::Object(architecture)) = &model.architecture else { return None };
-    if architecture.get("kind").and_then(Value::as_str) != Some("graph") {
-        return None;
-    }
-    let mut content = architecture.clone();
-    content.remove("kind");
-    match serde_json::from_value::<GraphModel>(Value::Object(content)) {
+    match model.read_graph()? {
         Err(error) => {
             checks.require_with(false, "model.architecture", || error.to_string());
             None

@@ -7,7 +7,7 @@ impl TaskSpec {
     /// Rejects unusable initial models.
     pub(super) fn check_initial_model(&self, initial: &InitialModel, checks: &mut Checks) {
         const FIELD: &str = "model.initial";
-        checks.require(self.analytics.is_none(), FIELD, "must be left out: an analysis has no model");
+        checks.require(!self.analyses_rows(), FIELD, "must be left out: an analysis of rows has no model");
         checks.require(
             !self.personalization.as_ref().is_some_and(Personalization::shares_adapters),
             FIELD,

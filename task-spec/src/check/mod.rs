@@ -83,7 +83,7 @@ impl TaskSpec {
         );
         checks.require(self.description.len() <= 4096, "description", "must be at most 4096 bytes");
         checks.require(
-            self.analytics.is_some() || !self.model.tensors.is_empty(),
+            self.analyses_rows() || !self.model.tensors.is_empty(),
             "model.tensors",
             "must name at least one tensor (`tributary task create` fills this in for an architecture it knows)",
         );

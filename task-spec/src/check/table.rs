@@ -19,7 +19,7 @@ impl TaskSpec {
             "model.table.features",
             "must name 1 to 4096 columns",
         );
-        let is_analysis = self.analytics.is_some();
+        let is_analysis = self.analyses_rows();
         let mut seen = BTreeSet::new();
         for (index, feature) in table.features.iter().enumerate() {
             let field = format!("model.table.features[{index}]");

@@ -71,6 +71,10 @@ impl Trainer for Suspect {
         self.trainer.table(job)
     }
 
+    fn predictions(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Table, TrainerError> {
+        self.trainer.predictions(model, job)
+    }
+
     fn examples(&self) -> u64 {
         self.trainer.examples()
     }

@@ -12,6 +12,7 @@ use wire::grammar::counted;
 use wire::inspect::{ModelView, TaskView};
 use wire::route;
 
+use super::evaluation;
 use crate::command::model;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Cells, Output, Table, figure, number};
@@ -81,16 +82,21 @@ pub(super) fn groups(task: &TaskSpec) -> Vec<String> {
 
 /// The columns of a task's table, which know the words of categories.
 #[derive(Clone, Copy)]
-struct Columns<'a>(&'a [TableColumn]);
+struct Columns<'a> {
+    features: &'a [TableColumn],
+    label: Option<&'a TableColumn>,
+}
 
 impl<'a> Columns<'a> {
     fn of(task: &'a TaskSpec) -> Self {
-        Self(task.model.table.as_ref().map_or(&[][..], |table| &table.features))
+        let table = task.model.table.as_ref();
+        let features = table.map_or(&[][..], |table| &table.features);
+        Self { features, label: table.and_then(|table| table.label.as_ref()) }
     }
 
     /// The word of a category, or its number.
     fn word(self, column: usize, category: usize) -> String {
-        let word = self.0.get(column).and_then(|feature| feature.one_of.get(category));
+        let word = self.features.get(column).and_then(|feature| feature.one_of.get(category));
         word.cloned().unwrap_or_else(|| category.to_string())
     }
 
@@ -157,6 +163,7 @@ impl Words<'_> {
             (AnalyticsSpec::Statistics(spec), AnalyticsState::Statistics(state)) => self.statistics(spec, state),
             (_, AnalyticsState::KMeans(state)) => self.clusters(state),
             (_, AnalyticsState::Trees(state)) => trees(state),
+            (_, AnalyticsState::Evaluation(state)) => evaluation::words(self.columns.label, state, self.width),
             _ => "This program does not know this kind of result; --format json prints it.".to_owned(),
         }
     }

@@ -23,14 +23,16 @@ use super::listed::listed;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Wanted {
     pub(super) table: TableSpec,
+    /// Of rows, not of a model.
     pub(super) analysis: Option<AnalyticsSpec>,
     pub(super) architecture: Option<Value>,
 }
 
 impl Wanted {
     fn new(table: TableSpec, analytics: Option<&Analytics>, architecture: Option<Value>) -> Self {
-        // The coordinator and the SDK reject an analysis that they cannot read.
+        // The coordinator and the SDK reject an analysis that they cannot read. An evaluation takes what its model does.
         let analysis = analytics.and_then(|analytics| AnalyticsSpec::read(analytics).ok());
+        let analysis = analysis.filter(|analysis| !analysis.is_evaluation());
         Self { table, analysis, architecture }
     }
 

@@ -12,7 +12,8 @@ use crate::error::TributaryError;
 
 /// Points `json` to the job's analysis as the JSON object of its task: `kind`, `max_rows`, `columns` and further
 /// parameters. NOTHING if the job trains a model. The text belongs to the job. Only an app with `answers_analyses` in
-/// its options gets an analysis, whose parameters are empty.
+/// its options gets an analysis. Its parameters are empty, except those of an evaluation (`kind`), which are the model to measure: the rows are
+/// its predictions, the probability of each class or one number, and the targets the true classes or numbers.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_job_analysis(job: TributaryJob, json: *mut *const c_char) -> TributaryCode {
     with(job, |handed_out| {

@@ -88,6 +88,9 @@ pub enum WorkError {
     /// The device's rows do not fit the analysis.
     #[error(transparent)]
     Rows(#[from] AnalyticsError),
+    /// The model of an evaluation is not the task's.
+    #[error("the model to evaluate: {0}")]
+    Model(#[from] CheckpointError),
     /// The trainer's result must not be sent.
     #[error(transparent)]
     Pipeline(#[from] PipelineError),

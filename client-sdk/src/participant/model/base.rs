@@ -30,15 +30,16 @@ pub(in crate::participant) enum BaseError {
     State(#[from] AnalyticsError),
 }
 
-/// Checks that an analysis comes without a model or personalization.
+/// Checks that an analysis comes without a model or personalization; an evaluation with the whole model.
 pub(in crate::participant) fn check_analysis(assignment: &Assignment) -> Result<(), PlanError> {
     let encoding = &assignment.encoding;
-    if encoding.analytics.is_none() {
-        return Ok(());
+    let Some(analytics) = &encoding.analytics else { return Ok(()) };
+    let is_evaluation = analytics.is_evaluation();
+    if is_evaluation == assignment.model.tensors.is_empty() {
+        return Err(PlanError::Analytics("only an evaluation comes with a model, and each does"));
     }
-    let has_model = !assignment.model.tensors.is_empty() || !assignment.model.personal.is_empty();
-    if has_model || encoding.personalization.is_some() {
-        return Err(PlanError::Analytics("it comes with a model, personal or not, which no analysis has"));
+    if !assignment.model.personal.is_empty() || encoding.personalization.is_some() {
+        return Err(PlanError::Analytics("it comes with a personal model, which no analysis has"));
     }
     let (claimed, most) = (assignment.base.bytes, MAX_STATE_BYTES as u64);
     if claimed > most { Err(PlanError::ModelBytes { claimed, most }) } else { Ok(()) }

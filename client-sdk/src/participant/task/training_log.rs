@@ -444,6 +444,12 @@ impl Trainer for Logged<'_> {
         self.trainer.table(&job)
     }
 
+    fn predictions(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Table, TrainerError> {
+        let job = self.with_checkpoints(job, self.next);
+        self.next += 1;
+        self.trainer.predictions(model, &job)
+    }
+
     fn examples(&self) -> u64 {
         self.trainer.examples()
     }

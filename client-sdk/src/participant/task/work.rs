@@ -4,11 +4,12 @@
 //! disk. Running it twice gives the same bytes; under secure aggregation or with a privacy mechanism the second run
 //! fails: masks or noise used for two inputs would reveal their difference.
 
+use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use learning::analytics::{Analysis, AnalyticsState};
 use learning::contribution::staleness::discount;
-use learning::{Clipping, MetricValue, Parameters, Residual, Update};
+use learning::{Clipping, MetricValue, Parameters, Residual, Update, checkpoint};
 use rand::{CryptoRng, SeedableRng as _};
 use rand_chacha::ChaCha20Rng;
 use recipe::device::pipeline::{self, Encoder, MaskedInput, PipelineError, Protection, WeightedUpdate};
@@ -245,7 +246,13 @@ impl RoundWork {
         trainer: &mut dyn Trainer,
         encodes: &mut dyn FnMut(),
     ) -> Result<Contribution, WorkError> {
-        let table = trainer.table(&self.job)?;
+        let table = match (state, &self.plan.recipe.tensors.evaluated) {
+            (AnalyticsState::Evaluation(state), Some(layout)) => {
+                let model = checkpoint::read(&state.model_file()?, layout)?;
+                Cow::Owned(trainer.predictions(&model, &self.job)?)
+            }
+            _ => trainer.table(&self.job)?,
+        };
         let values = analysis.contribution(state, &table)?;
         encodes();
         let input = match codec {

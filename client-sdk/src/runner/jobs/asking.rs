@@ -39,6 +39,11 @@ macro_rules! trainer_that_asks {
             self.ask(&no_model(), job, constraints)?.rows().map(Cow::Owned)
         }
 
+        fn predictions(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Table, TrainerError> {
+            let constraints = self.capabilities.manner_of_analysis(job)?;
+            self.ask(model, job, constraints)?.rows()
+        }
+
         fn evaluate(&mut self, _: &Parameters, _: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError> {
             Ok(Vec::new())
         }

@@ -48,7 +48,7 @@ pub enum JobConstraints {
         /// The positions of the adapters, and the computation of the adapted model ([`Adapters::merge`]).
         adapters: Adapters,
     },
-    /// The parameters are empty: an analysis requests rows ([`Answer::rows`](crate::runner::Answer::rows)) with its
+    /// The parameters are empty, except those of an evaluation, whose rows are their predictions: an analysis requests rows ([`Answer::rows`](crate::runner::Answer::rows)) with its
     /// columns, in its order.
     Analysis(AnalyticsSpec),
 }

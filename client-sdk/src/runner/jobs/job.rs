@@ -17,7 +17,8 @@ pub(in crate::runner) const PAUSE_GRACE: Duration = Duration::from_secs(10);
 /// A model to train, or an analysis to answer with rows.
 #[derive(Debug)]
 pub struct Job {
-    /// The initial model, or its adapters; the app may train it in place. Empty ([`Layout::none`]) for an analysis.
+    /// The initial model, or its adapters; the app may train it in place. Empty ([`Layout::none`]) for an
+    /// analysis, except an evaluation, which measures them.
     pub parameters: Parameters,
     /// Plan, purpose and context of the training, and its checkpoints.
     pub training: TrainingJob,

@@ -150,7 +150,8 @@ enum FirstVersion {
 }
 
 /// Validates the task, and draws or finds its initial model.
-async fn prepare(app: &App, spec: TaskSpec) -> Result<Prepared> {
+async fn prepare(app: &App, mut spec: TaskSpec) -> Result<Prepared> {
+    initial_model::inherit(&app.store, &mut spec).await?;
     let deployment = Deployment { poll_interval_ms: app.config.http.poll_max_ms };
     spec.check(&deployment).map_err(Error::InvalidTask)?;
     let (spec, model) = tokio::task::spawn_blocking(move || {

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use federation::id::{Digest, TaskId};
 use learning::checkpoint::GivenError;
 use recipe::TaskModel;
-use store::{BlobRead, BlobStore, Store, StoreError};
-use task_spec::{InitialModel, SpecError, TaskSpec, VersionOfTask};
+use store::entity::task::TaskRow;
+use store::{BlobRead, BlobStore, Store, StoreError, Transaction};
+use task_spec::{Analytics, InitialModel, ModelSpec, SpecError, TaskSpec, VersionOfTask};
 use tokio::io::AsyncReadExt as _;
 use tokio_util::io::SyncIoBridge;
 
@@ -44,24 +45,52 @@ pub(super) async fn find(store: &Store, spec: &mut TaskSpec) -> Result<Option<Gi
     }
 }
 
+/// Gives an evaluation of another task's version that task's model: architecture, table and tensors, unless the task says them.
+///
+/// # Errors
+/// [`Error::InvalidTask`] if there is no such task; errors of the store.
+pub(super) async fn inherit(store: &Store, spec: &mut TaskSpec) -> Result<()> {
+    let is_evaluation = spec.analytics.as_ref().is_some_and(Analytics::is_evaluation);
+    let Some(InitialModel::Version(version)) = spec.model.initial.clone().filter(|_| is_evaluation) else {
+        return Ok(());
+    };
+    if spec.model.architecture.is_some() || !spec.model.tensors.is_empty() {
+        return Ok(());
+    }
+    let name = version.task.as_str();
+    let found = store.read("find_evaluated_task", |tx| Box::pin(async move { task_named(tx, name).await })).await?;
+    let ModelSpec { architecture, table, tensors, .. } = found.ok_or_else(|| no_task(name))?.spec.model;
+    let table = spec.model.table.take().or(table);
+    spec.model = ModelSpec { architecture, table, tensors, ..std::mem::take(&mut spec.model) };
+    Ok(())
+}
+
+/// The task of this id or name.
+async fn task_named(tx: &mut Transaction<'_>, task: &str) -> Result<Option<TaskRow>> {
+    match task.parse::<TaskId>() {
+        Ok(id) => Ok(tx.task(id).await?),
+        Err(_) => Ok(tx.task_by_name(task).await?),
+    }
+}
+
+fn no_task(name: &str) -> Error {
+    wrong(format!("there is no task {name:?}"))
+}
+
 /// The digest of a model version.
 async fn digest_of(store: &Store, named: &VersionOfTask) -> Result<Digest> {
     let (task, version) = (named.task.as_str(), named.version);
     let found = store
         .read("find_initial_model", |tx| {
             Box::pin(async move {
-                let row = match task.parse::<TaskId>() {
-                    Ok(id) => tx.task(id).await?,
-                    Err(_) => tx.task_by_name(task).await?,
-                };
-                let Some(row) = row else { return Ok(None) };
+                let Some(row) = task_named(tx, task).await? else { return Ok(None) };
                 let version = tx.stored_version(row.id, version.unwrap_or(row.model_version)).await?;
                 Ok::<_, Error>(Some((row.spec.analytics.is_some(), version)))
             })
         })
         .await?;
     match found {
-        None => Err(wrong(format!("there is no task {task:?}"))),
+        None => Err(no_task(task)),
         Some((true, _)) => Err(wrong(format!("task {task:?} is an analysis and has no model"))),
         Some((false, None)) => Err(wrong(format!("task {task:?} has no such model version"))),
         Some((false, Some(row))) => {

@@ -1,10 +1,11 @@
-//! A task starts from an uploaded file, or from a model version of another task.
+//! A task starts from an uploaded file, or from a model version of another task; an evaluation measures one.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
 use http::Request;
+use learning::analytics::AnalyticsState;
 use learning::{Layout, Parameters, TensorSpec, checkpoint};
 use secure_agg::upload::PART_BYTES;
 use serde_json::{Value, json};
@@ -109,6 +110,57 @@ async fn task_starts_from_a_version_of_another_task() {
         // The task is stored with the digest, so that its initial model does not change with the other task.
         assert_eq!(created.json()["spec"]["model"]["initial"], json!(format!("sha256:{}", sha256(&earlier))));
         assert_eq!(first_version(&t, name).await, earlier);
+    }
+}
+
+fn evaluation(name: &str, model: Value) -> Value {
+    json!({
+        "name": name,
+        "model": model,
+        "analytics": { "kind": "evaluation", "max_rows": 100 },
+        "rounds": { "count": 1 },
+        "selection": { "cohort": { "count": 10 } },
+    })
+}
+
+#[tokio::test]
+async fn evaluation_gets_the_model_of_another_task() {
+    let t = TestCoordinator::start().await;
+    let mut other = small_task();
+    other["model"]["architecture"] = json!({ "kind": "own", "classes": 4 });
+    assert_eq!(create(&t, &other).await.status, 201);
+    let model = first_version(&t, "small").await;
+    let created = create(&t, &evaluation("measured", json!({ "initial": { "task": "small" } }))).await;
+    assert_eq!(created.status, 201, "{created:?}");
+    let spec = created.json()["spec"].clone();
+    assert_eq!(spec["model"]["tensors"], other["model"]["tensors"]);
+    assert_eq!(spec["model"]["initial"], json!(format!("sha256:{}", sha256(&model))));
+    assert_eq!(spec["analytics"]["target"], json!({ "type": "class", "classes": 4 }));
+    let first = first_version(&t, "measured").await;
+    let AnalyticsState::Evaluation(state) = serde_json::from_slice(&first).unwrap() else { panic!("{first:?}") };
+    assert_eq!(state.model_file().unwrap(), model, "the first version carries the model");
+}
+
+#[tokio::test]
+async fn evaluations_that_cannot_be_are_refused() {
+    let t = TestCoordinator::start().await;
+    assert_eq!(create(&t, &named("small")).await.status, 201);
+    let tensors = &small_task()["model"]["tensors"];
+    for (model, field, expected) in [
+        (json!({}), "model.initial", "must name the model to evaluate"),
+        (json!({ "initial": { "task": "nowhere" } }), "model.initial", "there is no task"),
+        (json!({ "initial": { "task": "small" } }), "analytics.target", "must say what the model predicts"),
+        (
+            json!({ "initial": { "task": "small" }, "tensors": tensors, "personal": ["w"] }),
+            "model.personal",
+            "one model for all",
+        ),
+    ] {
+        let reply = create(&t, &evaluation("measured", model)).await;
+        reply.problem(ProblemType::InvalidTask);
+        let problem: Problem = serde_json::from_slice(&reply.body).unwrap();
+        let found = problem.errors.iter().find(|error| error.field == field);
+        assert!(found.is_some_and(|error| error.detail.contains(expected)), "{field}: {problem:?}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! Whole analyses: many participants, words modulo 2^b, their sum, the next state as bytes, and again.
 
 mod biostatistics;
+mod evaluation;
 mod figures;
 mod k_means;
 mod private;

@@ -111,7 +111,7 @@ impl TargetSpec {
     }
 
     /// Rejects a target that is not a class.
-    pub(super) fn check(self, row: usize, value: f64) -> Result<(), AnalyticsError> {
+    pub(in crate::analytics) fn check(self, row: usize, value: f64) -> Result<(), AnalyticsError> {
         match self {
             Self::Class { classes } if !(value >= 0.0 && value < f64::from(classes) && value.fract() == 0.0) => {
                 Err(AnalyticsError::Class { row, value: value.to_string(), last: classes.saturating_sub(1) })

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use learning::Parameters;
 use task_spec::TrainingPlan;
 
-use super::device::Device;
-use super::error::TrainError;
-use super::examples::Examples;
-use super::learner::Learner;
-use super::{EVALUATION_BATCH, check, check_examples, chunk, cpu, learner};
 use crate::models::{Architecture, InputKind};
+use crate::train::device::Device;
+use crate::train::error::TrainError;
+use crate::train::examples::Examples;
+use crate::train::learner::Learner;
+use crate::train::{EVALUATION_BATCH, check, check_examples, chunk, cpu, learner};
 
 /// Inputs of a prediction.
 #[derive(Clone, Copy, Debug)]
@@ -79,7 +79,6 @@ pub fn scores(
 
 /// A model that one thread scores repeatedly. On the CPU, the preparation of [`scores`] is kept between calls; to
 /// another device the parameters are copied in each call.
-/// are copied in each call.
 pub struct Predictor {
     device: Device,
     architecture: Architecture,

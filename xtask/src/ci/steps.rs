@@ -156,6 +156,7 @@ pub(crate) const TABLE: &[Step] = &[
             ".ci/pypi.sh",
             "docs/tutorials",
             "docs/site",
+            "examples/tables",
             "coordinator/src",
             "cli/src",
         ],

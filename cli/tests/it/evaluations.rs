@@ -83,7 +83,8 @@ fn evaluations_equal_those_of_all_rows() {
         assert!(printed.contains(words), "no {words:?} in {printed}");
     }
     let rounds = served.operate(&["round", "list", "back-validation"]).data();
-    close(&rounds[0]["metrics"]["accuracy"]["value"], &figures["accuracy"], 1e-9);
+    // Of fewer than 1000 examples, a round shows two digits.
+    close(&rounds[0]["metrics"]["accuracy"]["value"], &figures["accuracy"], 0.005_001);
 
     let expected = evaluated_in_one_place(folder, &served, "days");
     let found =

@@ -99,7 +99,8 @@ class Coordinator:
         environment = {name: value for name, value in self.environment.items() if name != "TRIBUTARY_TOKEN"}
         running = []
         for site in sites:
-            words = [self.binary, "participant", "run", "--task", task, "--data", f"csv:{site}", "--journal", f"{site}.journal", "--seed", str(len(running)), *more]
+            words = [self.binary, "participant", "run", "--task", task, "--data", f"csv:{site}"]
+            words += ["--journal", f"{site}.journal", "--seed", str(len(running)), *more]
             if not pathlib.Path(f"{site}.journal").exists():
                 words += ["--enrollment-token", self.run("token", "create", "--enrollment", "--name", site.stem)["token"]]
             log = pathlib.Path(f"{site}.{task}.log").open("w")

@@ -88,3 +88,67 @@ fn columns_of_a_table_are_those_of_the_analysis() {
     };
     assert_eq!(refusal(counts).to_string(), "model.table.label: must be left out: there is no target");
 }
+
+fn evaluation(model: serde_json::Value) -> TaskSpec {
+    let text = json!({
+        "name": "validation",
+        "rounds": { "count": 1, "select_max": 20 },
+        "analytics": { "kind": "evaluation", "max_rows": 100 },
+        "model": model,
+    });
+    serde_json::from_value(text).unwrap()
+}
+
+#[test]
+fn target_of_an_evaluation_is_that_of_its_model() {
+    let label = |label: serde_json::Value| json!({ "table": { "features": [{ "column": "age" }], "label": label }, "architecture": { "kind": "own", "classes": 9 } });
+    let class = |classes: u32| json!({ "type": "class", "classes": classes });
+    for (model, expected) in [
+        (label(json!({ "column": "y", "one_of": ["no", "yes"] })), class(2)),
+        (
+            label(json!({ "column": "y", "low": 0.0, "high": 60.0 })),
+            json!({ "type": "real", "low": 0.0, "high": 60.0 }),
+        ),
+        (json!({ "architecture": { "kind": "linear", "inputs": 3, "classes": 4 } }), class(4)),
+        (json!({ "architecture": { "kind": "gru", "vocabulary": 80 } }), class(80)),
+        (json!({ "architecture": { "kind": "own" } }), json!(null)),
+    ] {
+        let mut spec = evaluation(model);
+        TaskModel::complete(&mut spec).unwrap();
+        assert_eq!(spec.analytics.unwrap().to_value()["target"], expected);
+    }
+    let stated = |target: serde_json::Value, model: serde_json::Value| {
+        let mut spec = evaluation(model);
+        let text = json!({ "kind": "evaluation", "max_rows": 9, "target": target });
+        spec.analytics = serde_json::from_value(text).unwrap();
+        TaskModel::complete(&mut spec).map(|()| spec.analytics.unwrap().to_value()["target"].clone())
+    };
+    let wide = json!({ "type": "real", "low": -5.0, "high": 90.0 });
+    let days = label(json!({ "column": "y", "low": 0.0, "high": 60.0 }));
+    assert_eq!(stated(wide.clone(), days.clone()).unwrap(), wide, "another range");
+    let four = json!({ "architecture": { "kind": "linear", "inputs": 3, "classes": 4 } });
+    for (target, model, expected) in [
+        (class(3), four.clone(), "states 3 classes, and the model has 4"),
+        (class(3), days, "states classes, and the model predicts a number"),
+        (wide, four, "states a number, and the model predicts a class"),
+    ] {
+        let error = stated(target, model).unwrap_err().remove(0);
+        assert!(error.field == "analytics.target" && error.problem.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn model_too_large_for_a_state_is_refused() {
+    let of_size = |size: u64| {
+        let mut spec = evaluation(json!({ "tensors": [{ "name": "w", "shape": [size] }] }));
+        spec.analytics = serde_json::from_value(
+            json!({ "kind": "evaluation", "max_rows": 9, "target": { "type": "class", "classes": 2 } }),
+        )
+        .unwrap();
+        TaskModel::new(&spec)
+    };
+    assert_eq!(of_size(12_000_000).unwrap().tensors.evaluated.unwrap().len(), 12_000_000);
+    let error = of_size(13_000_000).unwrap_err().remove(0);
+    assert_eq!(error.field, "model.tensors");
+    assert!(error.problem.contains("an evaluation takes models of at most"), "{error}");
+}

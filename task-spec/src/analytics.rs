@@ -38,8 +38,8 @@ impl Analytics {
         self.0.get("kind").is_some_and(|kind| kind == "evaluation")
     }
 
-    /// Adds what the model predicts, unless the task says it.
-    pub(crate) fn default_target(&mut self, target: Value) {
+    /// Adds `target`, what an evaluated model predicts, unless the task states it.
+    pub fn default_target(&mut self, target: Value) {
         self.0.entry("target").or_insert(target);
     }
 

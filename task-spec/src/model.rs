@@ -62,8 +62,9 @@ impl ModelSpec {
         Some(serde_json::from_value(Value::Object(content)))
     }
 
-    /// Number of classes that the architecture tells apart, if it says so.
-    pub(crate) fn classes(&self) -> Option<usize> {
+    /// Number of classes of the architecture: 2 of one logit; `None` of a model of numbers, and of one that does not state it.
+    #[must_use]
+    pub fn classes(&self) -> Option<usize> {
         if let Some(graph) = self.read_graph() {
             let graph = graph.ok()?;
             return match graph.loss() {

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use crate::server::selection::round_up;
 use crate::{
@@ -107,22 +106,6 @@ impl TaskSpec {
     #[must_use]
     pub fn analyses_rows(&self) -> bool {
         self.analytics.as_ref().is_some_and(|analytics| !analytics.is_evaluation())
-    }
-
-    /// Adds to an evaluation what its model predicts, unless the task says it: the label's words or range, or the classes of the
-    /// architecture.
-    pub fn complete_evaluation(&mut self) {
-        let label = self.model.table.as_ref().and_then(|table| table.label.as_ref());
-        let classes = |count: usize| (count > 0).then(|| json!({ "type": "class", "classes": count }));
-        let of_label = label.and_then(|label| match label.range() {
-            Some((low, high)) => Some(json!({ "type": "real", "low": low, "high": high })),
-            None => classes(label.one_of.len()),
-        });
-        let target = of_label.or_else(|| classes(self.model.classes()?));
-        let evaluation = self.analytics.as_mut().filter(|analytics| analytics.is_evaluation());
-        if let (Some(analytics), Some(target)) = (evaluation, target) {
-            analytics.default_target(target);
-        }
     }
 
     /// Whether participants report their last training loss, quantized, at each check-in.

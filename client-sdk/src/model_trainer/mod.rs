@@ -19,7 +19,7 @@ use task_spec::Budget;
 use self::in_round::{InRound, judge, moved};
 use crate::clock::{Clock, SystemClock};
 use crate::models::Architecture;
-use crate::train::{self, Device, Predictions, Sgd};
+use crate::train::{self, Device, Sgd, TrainError};
 use crate::trainer::{Constraints, Trained, Trainer, TrainerError, TrainingJob};
 
 pub use self::dataset::{Dataset, Elements, NamedExamples, Targets};
@@ -154,28 +154,37 @@ impl Trainer for ModelTrainer {
     /// Of the held-out examples, and unless the task evaluates these alone, of those to train on.
     fn predictions(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Table, TrainerError> {
         let architecture = architecture(job)?;
-        let evaluated = match job.analytics.as_ref().map(AnalyticsSpec::read).transpose() {
-            Ok(Some(AnalyticsSpec::Evaluation(spec))) => spec.examples,
-            Ok(_) => return Err(TrainerError::failed("the task evaluates no model")),
-            Err(error) => return Err(TrainerError::refused(error)),
+        let analysis = job.analytics.as_ref().map(AnalyticsSpec::read).transpose().map_err(TrainerError::refused)?;
+        let Some(AnalyticsSpec::Evaluation(spec)) = &analysis else {
+            return Err(TrainerError::failed("the task evaluates no model"));
         };
-        let parts = match evaluated {
+        let parts = match spec.examples {
             EvaluatedExamples::All => vec![&self.training, &self.held_out],
             EvaluatedExamples::HeldOut => vec![&self.held_out],
         };
-        let mut all = Predictions::default();
-        for part in parts.into_iter().filter(|part| !part.is_empty()) {
-            let found =
-                part.with_examples(|examples| train::predictions(&architecture, model, &examples, &self.device));
-            let Predictions { width, values, targets } = found.map_err(judge)?;
-            all.width = width;
-            all.values.extend(values);
-            all.targets.extend(targets);
+        let width = analysis.as_ref().map_or(0, AnalyticsSpec::width);
+        let mut chosen = evenly(parts.iter().map(|part| part.count()).sum(), spec.max_rows as usize).peekable();
+        let (mut values, mut targets, mut start) = (Vec::new(), Vec::new(), 0);
+        for part in parts {
+            let end = start + part.count();
+            let own: Vec<usize> = std::iter::from_fn(|| chosen.next_if(|at| *at < end)).map(|at| at - start).collect();
+            start = end;
+            if own.is_empty() {
+                continue;
+            }
+            let found = part.with_examples(|examples| {
+                train::predictions(&architecture, model, &examples, &own, width, &self.device)
+            });
+            let found = found.map_err(|error| match error {
+                TrainError::Inputs { .. } => TrainerError::refused(error),
+                other => judge(other),
+            })?;
+            values.extend(found.values);
+            targets.extend(found.targets);
         }
-        if all.targets.is_empty() {
-            return Err(TrainerError::refused("no examples are held out, and the task evaluates these alone"));
+        if targets.is_empty() {
+            return Err(TrainerError::refused("the task evaluates examples of which this device has none"));
         }
-        let Predictions { width, values, targets } = all;
         let table = Table::new(width, values).and_then(|table| table.with_targets(targets));
         table.map_err(TrainerError::failed)
     }
@@ -187,6 +196,12 @@ impl Trainer for ModelTrainer {
     fn pauses(&self) -> bool {
         true
     }
+}
+
+/// At most `most` of so many positions, evenly spaced.
+fn evenly(count: usize, most: usize) -> impl Iterator<Item = usize> {
+    let chosen = count.min(most);
+    (0..chosen).map(move |at| usize::try_from(at as u128 * count as u128 / chosen as u128).unwrap_or_default())
 }
 
 /// The ready model or graph that the job names.
@@ -294,12 +309,17 @@ mod tests {
     fn predictions_are_probabilities_of_all_examples() {
         let good = job(Some(r#"{"kind":"linear","inputs":2,"classes":2}"#));
         let model = architecture(&good).unwrap().initial(1).unwrap();
-        let evaluated = |examples: &str| {
-            let analysis = format!(r#"{{"kind":"evaluation","max_rows":100,"examples":"{examples}"}}"#);
+        let evaluated = |examples: &str, most: u32| {
+            let target = r#"{"type":"class","classes":2}"#;
+            let analysis =
+                format!(r#"{{"kind":"evaluation","max_rows":{most},"examples":"{examples}","target":{target}}}"#);
             let analytics = Some(serde_json::from_str(&analysis).unwrap());
             trainer().predictions(&model, &TrainingJob { analytics, ..good.clone() }).unwrap()
         };
-        let (all, held_out) = (evaluated("all"), evaluated("held_out"));
+        let (all, held_out) = (evaluated("all", 100), evaluated("held_out", 100));
+        let six = evaluated("all", 6);
+        assert_eq!(six.targets(), [0, 4, 8, 12, 16, 20].map(|at| all.targets()[at]));
+        assert_eq!(six.row(5), all.row(20));
         assert_eq!((all.rows(), held_out.rows(), all.width()), (24, 8, 2));
         assert_eq!(held_out.targets(), [0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0]);
         let right = (0..24).filter(|&row| (all.row(row)[1] > 0.5) == (all.targets()[row] > 0.5)).count();

@@ -41,8 +41,8 @@ pub use self::graph::{
     training_speed, verified, verify_gradients, verify_gradients_on,
 };
 pub(crate) use self::graph::{graph_of, in_order};
+pub(crate) use self::predictions::predictions;
 pub use self::predictions::{Inputs, Predictor, Scores, scores};
-pub(crate) use self::predictions::{Predictions, predictions};
 
 use self::batches::Batches;
 #[cfg(feature = "candle")]

@@ -14,9 +14,10 @@ mod step;
 use std::sync::Arc;
 
 use learning::AnalyticsSpec;
+use learning::analytics::{EvaluationSpec, TargetSpec};
 use secure_agg::modular::Modulus;
 use secure_agg::params::SessionConfig;
-use task_spec::{Clip, ServerOptimizer, Solver, SpecError, TaskSpec, TrainingPlan};
+use task_spec::{Clip, ServerOptimizer, Solver, SpecError, TableColumn, TaskSpec, TrainingPlan};
 use wire::Digest;
 use wire::participant::{Encoding, PrivacyTerms};
 
@@ -118,7 +119,7 @@ impl TaskModel {
     /// # Errors
     /// Every invalid field.
     pub fn complete(spec: &mut TaskSpec) -> Result<(), Vec<SpecError>> {
-        spec.complete_evaluation();
+        complete_evaluation(spec)?;
         if !spec.privacy.is_private() {
             return Ok(());
         }
@@ -171,6 +172,41 @@ impl TaskModel {
             }
         }
     }
+}
+
+/// Adds to an evaluation what its model predicts: the words or the range of the label, or the classes of the architecture. The task may
+/// state another range, and otherwise nothing else.
+fn complete_evaluation(spec: &mut TaskSpec) -> Result<(), Vec<SpecError>> {
+    let label = spec.model.table.as_ref().and_then(|table| table.label.as_ref());
+    let words = label.map_or(0, |label| label.one_of.len());
+    let classes = if words > 0 { Some(words) } else { spec.model.classes() };
+    let target = match (label.and_then(TableColumn::range), classes.map(u32::try_from)) {
+        (Some((low, high)), _) => TargetSpec::Real { low, high },
+        (None, Some(Ok(classes))) => TargetSpec::Class { classes },
+        (None, None | Some(Err(_))) => return Ok(()),
+    };
+    let Some(analytics) = spec.analytics.as_mut().filter(|analytics| analytics.is_evaluation()) else { return Ok(()) };
+    analytics.default_target(serde_json::to_value(target).map_err(|error| wrong("analytics.target", error))?);
+    // What cannot be read is rejected with the whole analysis.
+    let Ok(AnalyticsSpec::Evaluation(EvaluationSpec { target: Some(stated), .. })) = AnalyticsSpec::read(analytics)
+    else {
+        return Ok(());
+    };
+    let problem = match (stated, target) {
+        (TargetSpec::Class { classes }, TargetSpec::Class { classes: own }) if classes != own => {
+            format!("states {classes} classes, and the model has {own}")
+        }
+        (TargetSpec::Class { .. }, TargetSpec::Real { .. }) => {
+            "states classes, and the model predicts a number".to_owned()
+        }
+        (TargetSpec::Real { .. }, TargetSpec::Class { .. }) => {
+            "states a number, and the model predicts a class".to_owned()
+        }
+        (TargetSpec::Class { .. }, TargetSpec::Class { .. }) | (TargetSpec::Real { .. }, TargetSpec::Real { .. }) => {
+            return Ok(());
+        }
+    };
+    Err(wrong("analytics.target", problem + "; it may be left out"))
 }
 
 /// The terms of a task's assignments, without privacy terms.

@@ -15,29 +15,30 @@ pub(super) fn words(label: Option<&TableColumn>, state: &EvaluationState, width:
     }];
     parts.extend(state.problem.as_ref().map(|problem| format!("Problem: {problem}.")));
     let classes = Classes { label, width };
-    let unit = match &state.figures {
+    let figure_of_site = match &state.figures {
         Some(EvaluationFigures::Classes(figures)) => {
             classes.add(figures, &mut parts);
-            "accuracy"
+            Some("accuracy")
         }
         Some(EvaluationFigures::Number(figures)) => {
             add_number(figures, width, &mut parts);
-            "root mean squared error"
+            Some("root mean squared error")
         }
-        None => "",
+        None => None,
     };
-    if let [lower, middle, upper] = &*state.sites {
+    if let (Some(name), [lower, middle, upper]) = (figure_of_site, &*state.sites) {
         parts.push(format!(
-            "The {unit} of a single site: median {}, quartiles {} and {}.",
+            "The {name} of a single site: median {}, quartiles {} and {}.",
             between(middle),
             between(lower),
             between(upper)
         ));
     }
     if let Some(noise) = state.count_noise {
-        parts.push(format!("Noise: of 100 numbers of rows, 95 are at most {} off.", figure((1.96 * noise).ceil())));
+        parts.push(format!("Noise: of 100 numbers of confused rows, 95 are at most {} off; other figures have noise, too, quantiles among them.", figure((1.96 * noise).ceil())));
     }
-    parts.iter().map(|part| part.trim_end_matches('\n')).collect::<Vec<_>>().join("\n")
+    let parts = parts.iter().map(|part| part.trim_end_matches('\n')).filter(|part| !part.is_empty());
+    parts.collect::<Vec<_>>().join("\n")
 }
 
 /// The interval of a quantile.
@@ -72,8 +73,8 @@ impl Classes<'_> {
             parts.push(self.confusion(confusion));
         }
         // The second of two classes tells all.
-        let of = if classes.len() == 2 { 1 } else { 0 };
-        let shown = classes.iter().enumerate().skip(of).filter(|(_, class)| !class.calibration.is_empty());
+        let first = usize::from(classes.len() == 2);
+        let shown = classes.iter().enumerate().skip(first).filter(|(_, class)| !class.calibration.is_empty());
         for (at, class) in shown {
             let title = format!("PREDICTED {}", self.word(at));
             parts.push(calibration(&class.calibration, &title, "OBSERVED", self.width));
@@ -88,7 +89,8 @@ impl Classes<'_> {
         let mut table = Table::new(&columns).dispensable(&["PRECISION", "CALIBRATION ERROR"]);
         for (at, class) in classes.iter().enumerate() {
             let share = |share: Option<f64>| share.map_or(String::new(), figure);
-            let auc = class.auc.zip(class.auc_error).map(|(auc, error)| format!("{} ± {}", figure(auc), figure(error)));
+            let error = class.auc_error.map_or(String::new(), |error| format!(" ± {}", figure(error)));
+            let auc = class.auc.map(|auc| figure(auc) + &error);
             let median = class.probability.iter().find(|quantile| quantile.of == 0.5);
             table.row(vec![
                 self.word(at),

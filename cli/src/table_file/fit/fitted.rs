@@ -13,9 +13,9 @@ const CHECKED: usize = 4096;
 /// What to keep of the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keep {
-    /// Single-precision numbers.
+    /// The rows, in 32 bits.
     ForModel,
-    /// Double-precision numbers.
+    /// The rows, in 64 bits.
     ForAnalysis,
     /// Whether the analysis accepts the rows, if the task is one.
     Nothing,
@@ -51,7 +51,7 @@ struct Rows<T> {
 struct Check {
     analysis: AnalyticsSpec,
     rows: Rows<f64>,
-    /// Rows before them.
+    /// Number of rows that were checked before these.
     checked: usize,
     failed: Option<AnalyticsError>,
 }
@@ -131,10 +131,10 @@ impl Fitted {
         Self { kept, width, predicts_number, most }
     }
 
-    /// Adds a row.
+    /// Adds the numbers of a row and its label.
     ///
     /// # Errors
-    /// There are too many.
+    /// [`TableError::TooManyKept`].
     #[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant")]
     pub(super) fn push(&mut self, path: &Path, values: &[f64], label: Option<f64>) -> Result<(), TableError> {
         let (width, most) = (self.width + usize::from(label.is_some()), self.most);

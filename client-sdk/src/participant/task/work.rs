@@ -246,12 +246,12 @@ impl RoundWork {
         trainer: &mut dyn Trainer,
         encodes: &mut dyn FnMut(),
     ) -> Result<Contribution, WorkError> {
-        let table = match (state, &self.plan.recipe.tensors.evaluated) {
-            (AnalyticsState::Evaluation(state), Some(layout)) => {
-                let model = checkpoint::read(&state.model_file()?, layout)?;
-                Cow::Owned(trainer.predictions(&model, &self.job)?)
-            }
-            _ => trainer.table(&self.job)?,
+        let evaluated = self.plan.recipe.tensors.evaluated.as_ref();
+        let table = if let (AnalyticsState::Evaluation(state), Some(layout)) = (state, evaluated) {
+            let model = checkpoint::read(&state.model_file()?, layout)?;
+            Cow::Owned(trainer.predictions(&model, &self.job)?)
+        } else {
+            trainer.table(&self.job)?
         };
         let values = analysis.contribution(state, &table)?;
         encodes();

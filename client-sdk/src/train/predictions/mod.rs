@@ -17,8 +17,7 @@ pub use self::scores::{Inputs, Predictor, Scores, scores};
 /// Predictions of some examples, row by row.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Predictions {
-    /// Numbers in a row: one, or a probability for each class.
-    pub(crate) width: usize,
+    /// One number for each row, or a probability for each class.
     pub(crate) values: Vec<f64>,
     /// The true class or number of each row.
     pub(crate) targets: Vec<f64>,
@@ -39,30 +38,47 @@ enum Meaning {
     Rate,
 }
 
-/// The predictions of `parameters` for the examples.
+/// Most numbers of predictions that are kept: 1 GiB.
+const MAX_PREDICTED: usize = 1 << 27;
+
+/// The predictions of `parameters` for the chosen examples, `width` numbers for each.
 ///
 /// # Errors
-/// As [`super::evaluate`]; [`TrainError::Inputs`] for a model that predicts several numbers.
+/// As [`super::evaluate`]; [`TrainError::Inputs`] for a model that predicts several numbers or others than `width`, and for more than 2^27
+/// numbers in all. Nothing is computed then.
 pub(crate) fn predictions(
     architecture: &Architecture,
     parameters: &Parameters,
     examples: &Examples<'_>,
+    chosen: &[usize],
+    width: usize,
     device: &Device,
 ) -> Result<Predictions, TrainError> {
     check(architecture, parameters, examples)?;
     let meaning = meaning(architecture)?;
+    let targets = targets(examples);
+    let of_each = targets.len() / examples.count().max(1);
+    let (own, kind) = (meaning.width(), architecture.kind());
+    let numbers = chosen.len().saturating_mul(of_each).saturating_mul(own);
+    if own != width {
+        let what = format!("part in an evaluation with {own} numbers for each prediction, and this one is of {width}");
+        return Err(TrainError::Inputs { kind, what });
+    }
+    if numbers > MAX_PREDICTED {
+        let what = format!("part in an evaluation with at most {MAX_PREDICTED} numbers; max_rows asks for {numbers}");
+        return Err(TrainError::Inputs { kind, what });
+    }
     let size = chunk(architecture, examples, EVALUATION_BATCH.min(examples.count()), ::graph::MAX_MEMORY)?;
     let plan = TrainingPlan::default();
     let mut learner = learner(architecture, parameters, examples, &plan, device, size)?;
-    let mut found = Predictions { width: meaning.width(), ..Predictions::default() };
-    let all: Vec<usize> = (0..examples.count()).collect();
-    let mut targets = targets(examples).into_iter();
-    for chosen in all.chunks(size) {
+    let mut found = Predictions::default();
+    for chosen in chosen.chunks(size) {
         let outputs = learner.logits(examples, chosen)?;
         if outputs.iter().any(|value| !value.is_finite()) {
             return Err(TrainError::NotFinite);
         }
-        for (row, target) in outputs.chunks_exact(meaning.outputs()).zip(targets.by_ref()) {
+        let targets = chosen.iter().flat_map(|example| &targets[example * of_each..(example + 1) * of_each]);
+        for (row, &target) in outputs.chunks_exact(meaning.outputs()).zip(targets) {
             meaning.push(row, target, &mut found);
         }
     }
@@ -158,7 +174,7 @@ mod tests {
     use crate::train::Column;
 
     /// The predictions of a graph with one output under this loss, for three examples.
-    fn of_loss(loss: Loss) -> Predictions {
+    fn of_loss(loss: Loss, width: usize, chosen: &[usize]) -> Result<Predictions, TrainError> {
         let Imported { graph, parameters, .. } =
             import(include_bytes!("../graph/imported/table.onnx"), &Options::default()).unwrap();
         let values = parameters.iter().flat_map(|tensor| &tensor.values).copied().collect();
@@ -168,14 +184,19 @@ mod tests {
         let inputs = [Column::F32(&numbers), Column::I64(&[0, 3, 4])];
         let targets = TargetColumn::Numbers(&[0.0, 1.0, 1.0]);
         let examples = Examples::Tensors { inputs: &inputs, targets, count: 3, length: 1 };
-        predictions(&model, &parameters, &examples, &Device::Cpu).unwrap()
+        predictions(&model, &parameters, &examples, chosen, width, &Device::Cpu)
     }
 
     #[test]
     fn outputs_become_what_the_loss_means() {
-        let (plain, rates) = (of_loss(Loss::Mse), of_loss(Loss::Poisson));
-        let classes = of_loss(Loss::BceWithLogits { positive_weight: 1.0 });
-        assert_eq!((plain.width, rates.width, classes.width), (1, 1, 2));
+        let all = |loss, width| of_loss(loss, width, &[0, 1, 2]).unwrap();
+        let (plain, rates) = (all(Loss::Mse, 1), all(Loss::Poisson, 1));
+        let classes = all(Loss::BceWithLogits { positive_weight: 1.0 }, 2);
+        let last = of_loss(Loss::Mse, 1, &[2]).unwrap();
+        assert_eq!((&last.values[..], &last.targets[..]), (&plain.values[2..], &[1.0][..]));
+        let error = of_loss(Loss::Mse, 2, &[0]).unwrap_err().to_string();
+        assert!(error.contains("1 numbers for each prediction, and this one is of 2"), "{error}");
+        assert_eq!((plain.values.len(), rates.values.len(), classes.values.len()), (3, 3, 6));
         for (row, &output) in plain.values.iter().enumerate() {
             assert!((rates.values[row] - output.exp()).abs() < 1e-9);
             assert!((classes.values[2 * row + 1] - 1.0 / (1.0 + (-output).exp())).abs() < 1e-9);

@@ -45,7 +45,8 @@ pub(super) async fn find(store: &Store, spec: &mut TaskSpec) -> Result<Option<Gi
     }
 }
 
-/// Gives an evaluation of another task's version that task's model: architecture, table and tensors, unless the task says them.
+/// Gives an evaluation of another task's version that task's model, unless it states one: architecture, running statistics, tensors, and
+/// the table, which it may state alone.
 ///
 /// # Errors
 /// [`Error::InvalidTask`] if there is no such task; errors of the store.
@@ -59,9 +60,9 @@ pub(super) async fn inherit(store: &Store, spec: &mut TaskSpec) -> Result<()> {
     }
     let name = version.task.as_str();
     let found = store.read("find_evaluated_task", |tx| Box::pin(async move { task_named(tx, name).await })).await?;
-    let ModelSpec { architecture, table, tensors, .. } = found.ok_or_else(|| no_task(name))?.spec.model;
+    let ModelSpec { architecture, batch_norm, table, tensors, .. } = found.ok_or_else(|| no_task(name))?.spec.model;
     let table = spec.model.table.take().or(table);
-    spec.model = ModelSpec { architecture, table, tensors, ..std::mem::take(&mut spec.model) };
+    spec.model = ModelSpec { architecture, batch_norm, table, tensors, ..std::mem::take(&mut spec.model) };
     Ok(())
 }
 

@@ -1,6 +1,13 @@
 //! Quantiles and areas from counts in bins.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
+
+/// Number of bins of a site's own figure.
+pub(super) const SITE_BINS: usize = 100;
+/// Number of groups of a calibration.
+const GROUPS: usize = 10;
 
 /// A quantile known to lie between two edges of bins.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -16,6 +23,12 @@ impl BinnedQuantile {
     pub(super) fn is_sound(&self) -> bool {
         [self.of, self.low, self.high].iter().all(|value| value.is_finite())
     }
+}
+
+/// The groups of bins of a calibration, equally wide except the last; at most 10.
+pub(super) fn groups(bins: usize) -> impl Iterator<Item = Range<usize>> {
+    let each = bins.div_ceil(GROUPS);
+    (0..bins).step_by(each).map(move |start| start..bins.min(start + each))
 }
 
 /// The bin of a value from 0 to 1.

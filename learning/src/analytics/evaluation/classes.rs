@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::bins::{BinnedQuantile, area, bin, quantiles};
-use super::site::SITE_BINS;
+use super::bins::{BinnedQuantile, SITE_BINS, area, bin, groups, quantiles};
 use crate::analytics::error::{AnalyticsError, counts, require};
 use crate::analytics::private::Part;
 use crate::analytics::sum_codec::Field;
@@ -17,8 +16,6 @@ const GRID: u32 = 16;
 const MAX_LOSS: f64 = 16.0;
 /// Largest squared distance of probabilities from a class.
 const MAX_BRIER: f64 = 2.0;
-/// Number of groups of a calibration.
-const GROUPS: usize = 10;
 /// How far the probabilities of a row may sum off 1.
 const TOLERANCE: f64 = 1e-3;
 /// Quantiles of the probability of the true class.
@@ -54,7 +51,7 @@ pub struct ClassFigures {
     pub precision: Option<f64>,
     /// Area under the receiver operating characteristic, by the probability of the class.
     pub auc: Option<f64>,
-    /// The most that `auc` can be off, since pairs in one bin count as half.
+    /// The most that `auc` can be off, since pairs in one bin count as half. `None` in a private task.
     pub auc_error: Option<f64>,
     /// Mean distance of predicted and observed share over `calibration`, weighted by rows (expected calibration error).
     pub calibration_error: f64,
@@ -68,12 +65,12 @@ pub struct ClassFigures {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CalibrationGroup {
-    /// Start of the range.
+    /// Least prediction, in the unit of the target.
     pub low: f64,
-    /// End of the range.
+    /// Predictions are below this; those of the last group may equal it.
     pub high: f64,
     pub rows: u64,
-    /// Mean prediction.
+    /// Mean of the predictions.
     pub predicted: f64,
     /// Share of rows of the class, or mean target.
     pub observed: f64,
@@ -194,7 +191,8 @@ impl Classes {
         let right: u64 = confusion.iter().enumerate().map(|(class, row)| row[class]).sum();
         let all = rows as f64;
         let mut figures = ClassesFigures {
-            accuracy: (right as f64 / all).min(1.0),
+            // Estimates with noise need not add up to the number of rows.
+            accuracy: right as f64 / confusion.iter().flatten().sum::<u64>().max(1) as f64,
             loss: sums[0] as f64 / power(GRID) / all,
             brier: sums[1] as f64 / power(GRID) / all,
             confusion: Vec::new(),
@@ -251,17 +249,15 @@ impl Classes {
 
     /// The groups that have rows.
     fn calibration(&self, own: &[u64], others: &[u64], probabilities: &[u64]) -> Vec<CalibrationGroup> {
-        let each = self.bins.div_ceil(GROUPS);
-        let mut groups = Vec::new();
-        for start in (0..self.bins).step_by(each) {
-            let range = start..self.bins.min(start + each);
+        let mut found = Vec::new();
+        for range in groups(self.bins) {
             let own: u64 = own[range.clone()].iter().sum();
             let rows = own + others[range.clone()].iter().sum::<u64>();
             if rows == 0 {
                 continue;
             }
             let sum = probabilities[range.clone()].iter().sum::<u64>() as f64 / power(GRID);
-            groups.push(CalibrationGroup {
+            found.push(CalibrationGroup {
                 low: range.start as f64 / self.bins as f64,
                 high: range.end as f64 / self.bins as f64,
                 rows,
@@ -269,7 +265,7 @@ impl Classes {
                 observed: own as f64 / rows as f64,
             });
         }
-        groups
+        found
     }
 
     /// Whether figures read from a state are of this number of classes, and finite.

@@ -9,7 +9,6 @@
 mod bins;
 mod classes;
 mod numbers;
-mod site;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -25,9 +24,9 @@ use super::procedure::{Advanced, MAX_STATE_BYTES, Procedure};
 use super::sum_codec::Field;
 use super::table::{Table, check_rows};
 use super::trees::TargetSpec;
+use bins::{SITE_BINS, quantiles};
 use classes::Classes;
 use numbers::Numbers;
-use site::SITE_BINS;
 
 /// Largest model that an evaluation can carry, in bytes of its safetensors file.
 pub const MAX_EVALUATED_BYTES: u64 = (MAX_STATE_BYTES as u64 - 4096) / 4 * 3;
@@ -92,7 +91,8 @@ pub struct EvaluationState {
     pub count_noise: Option<f64>,
     /// The figures, unless there are fewer rows than `min_count`.
     pub figures: Option<EvaluationFigures>,
-    /// Quartiles over sites of each site's accuracy or root mean squared error. Empty for fewer sites than `min_count`.
+    /// Quartiles over sites of each site's accuracy or root mean squared error. Empty for fewer sites than
+    /// `min_count`, and in a private task.
     pub sites: Vec<BinnedQuantile>,
     /// What is not published, and why.
     pub problem: Option<String>,
@@ -185,9 +185,9 @@ impl Evaluation {
             })
         };
         let sites = match u64::from(participants) >= least {
-            true => site::quartiles(&counts(of_sites)?, |bin| match &self.kind {
-                Kind::Classes(_) => bin,
-                Kind::Number(numbers) => numbers.error_at(bin),
+            true => quantiles(&counts(of_sites)?, &[0.25, 0.5, 0.75], |edge| match &self.kind {
+                Kind::Classes(_) => edge,
+                Kind::Number(numbers) => numbers.error_at(edge),
             }),
             false => Vec::new(),
         };
@@ -326,6 +326,11 @@ impl Procedure for Evaluation {
     ) -> Result<Advanced<EvaluationState>, AnalyticsError> {
         let mut next = self.advance(state, sum, participants)?;
         next.state.count_noise = noise.first().copied();
+        // The bins bound what a site or a row has, and noise does not keep to them.
+        next.state.sites = Vec::new();
+        if let Some(EvaluationFigures::Classes(figures)) = &mut next.state.figures {
+            figures.classes.iter_mut().for_each(|class| class.auc_error = None);
+        }
         Ok(next)
     }
 }

@@ -2,9 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::bins::{BinnedQuantile, bin, quantiles};
+use super::bins::{BinnedQuantile, SITE_BINS, bin, groups, quantiles};
 use super::classes::CalibrationGroup;
-use super::site::SITE_BINS;
 use crate::analytics::error::{AnalyticsError, counts};
 use crate::analytics::private::{Part, floor};
 use crate::analytics::sum_codec::Field;
@@ -15,8 +14,6 @@ use crate::metrics::MetricValue;
 const GRID: u32 = 30;
 /// Resolution, in bits, of the grid for sums by bin.
 const COARSE: u32 = 16;
-/// Number of groups of a calibration.
-const GROUPS: usize = 10;
 /// Quantiles of the absolute error.
 const SHARES: [f64; 4] = [0.25, 0.5, 0.75, 0.95];
 
@@ -48,7 +45,7 @@ pub(super) struct Numbers {
     bins: usize,
 }
 
-/// Values before those by bin.
+/// Number of values before those by bin.
 const SUMS: usize = 8;
 const SIGNED: usize = 3;
 const CLIPPED: usize = 7;
@@ -147,18 +144,16 @@ impl Numbers {
     }
 
     fn calibration(&self, rows: &[u64], predictions: &[u64], targets: &[u64], least: u64) -> Vec<CalibrationGroup> {
-        let each = self.bins.div_ceil(GROUPS);
         let edge = |at: usize| self.range.low + self.range.width() * at as f64 / self.bins as f64;
-        let mut groups = Vec::new();
-        for start in (0..self.bins).step_by(each) {
-            let range = start..self.bins.min(start + each);
+        let mut found = Vec::new();
+        for range in groups(self.bins) {
             let count: u64 = rows[range.clone()].iter().sum();
             if count < least.max(1) {
                 continue;
             }
             let mean =
                 |sums: &[u64]| self.range.at(sums[range.clone()].iter().sum::<u64>() as f64 / count as f64, COARSE);
-            groups.push(CalibrationGroup {
+            found.push(CalibrationGroup {
                 low: edge(range.start),
                 high: edge(range.end),
                 rows: count,
@@ -166,7 +161,7 @@ impl Numbers {
                 observed: mean(targets),
             });
         }
-        groups
+        found
     }
 }
 

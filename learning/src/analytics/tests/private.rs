@@ -346,3 +346,39 @@ fn sums_of_noise_alone_end_in_a_state() {
         }
     }
 }
+
+#[test]
+fn evaluation_of_ten_thousand_people_is_useful() {
+    let spec = json!({ "kind": "evaluation", "max_rows": 1, "bins": 20, "target": { "type": "class", "classes": 2 } });
+    let mut rng = random(21);
+    let person = |rng: &mut ChaCha8Rng| {
+        let score = 1.5 * normal(rng);
+        let probability = 1.0 / (1.0 + (-score).exp());
+        let class = f64::from(u8::from(unit(rng) < probability));
+        Table::new(2, vec![1.0 - probability, probability]).unwrap().with_targets(vec![class]).unwrap()
+    };
+    let tables: Vec<Table> = (0..PEOPLE).map(|_| person(&mut rng)).collect();
+    let figures = |state: AnalyticsState| match state {
+        AnalyticsState::Evaluation(EvaluationState {
+            figures: Some(EvaluationFigures::Classes(figures)),
+            sites,
+            ..
+        }) => (figures, sites.len()),
+        other => panic!("{other:?}"),
+    };
+    let (expected, _) = figures(exact(spec.clone(), &tables));
+    for (mechanism, seed) in [(CENTRAL, 5), (SKELLAM, 6)] {
+        let (found, sites) = figures(Private::new(spec.clone(), PEOPLE, mechanism, 1.0).run(&tables, seed));
+        let auc = |figures: &ClassesFigures| figures.classes[1].auc.unwrap();
+        println!(
+            "accuracy {:.4} for {:.4}, AUC {:.4} for {:.4}",
+            found.accuracy,
+            expected.accuracy,
+            auc(&found),
+            auc(&expected)
+        );
+        assert!((found.accuracy - expected.accuracy).abs() < 0.01, "{found:?}");
+        assert!((auc(&found) - auc(&expected)).abs() < 0.02, "{found:?}");
+        assert_eq!((sites, found.classes[1].auc_error), (0, None), "noise has no bounds");
+    }
+}

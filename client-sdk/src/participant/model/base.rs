@@ -36,7 +36,7 @@ pub(in crate::participant) fn check_analysis(assignment: &Assignment) -> Result<
     let Some(analytics) = &encoding.analytics else { return Ok(()) };
     let is_evaluation = analytics.is_evaluation();
     if is_evaluation == assignment.model.tensors.is_empty() {
-        return Err(PlanError::Analytics("only an evaluation comes with a model, and each does"));
+        return Err(PlanError::Analytics("an evaluation must come with a model, and no other analysis may"));
     }
     if !assignment.model.personal.is_empty() || encoding.personalization.is_some() {
         return Err(PlanError::Analytics("it comes with a personal model, which no analysis has"));
